@@ -1,0 +1,130 @@
+"""Every error before the first byte of a stream: `{"error": <sentence>, "code": <slug>, ...}` with its HTTP status."""
+
+import logging
+import math
+from typing import Any
+
+from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.core.signals import got_request_exception
+from django.db import InterfaceError, OperationalError
+from django.http import Http404, UnreadablePostError
+from django.utils.log import log_response
+from rest_framework import exceptions, status
+from rest_framework.response import Response
+
+from django_pydantic_agent.exceptions import InvalidInput, NotContinuable, NothingToRun, RunNotFound, StoreUnavailable
+
+logger = logging.getLogger("django_ag_ui")
+
+
+class BodyTooLarge(exceptions.APIException):
+    status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
+    default_code = "body_too_large"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the body is longer than {limit} bytes")
+
+
+class TooManyMessages(exceptions.APIException):
+    status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
+    default_code = "too_many_messages"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the input holds more than {limit} messages")
+
+
+class RunIdReused(exceptions.APIException):
+    status_code = status.HTTP_409_CONFLICT
+    default_detail = "this run id was used for another post"
+    default_code = "run_id_reused"
+
+
+class ApprovalsUnavailable(exceptions.APIException):
+    status_code = status.HTTP_422_UNPROCESSABLE_ENTITY
+    default_detail = "this server takes no answers to interrupts yet"
+    default_code = "approvals_unavailable"
+
+
+class InvalidQuery(exceptions.APIException):
+    status_code = status.HTTP_400_BAD_REQUEST
+    default_code = "invalid_query"
+
+
+class CSRFFailed(exceptions.PermissionDenied):
+    default_code = "csrf_failed"
+
+
+class UnknownRun(exceptions.NotFound):
+    """One answer for ids that do not exist, belong to somebody else, or cannot be continued."""
+
+    default_detail = "there is no such run"
+
+
+class Unprocessable(exceptions.APIException):
+    status_code = status.HTTP_422_UNPROCESSABLE_ENTITY
+
+
+class Unavailable(exceptions.APIException):
+    status_code = status.HTTP_503_SERVICE_UNAVAILABLE
+    default_detail = "the store cannot be reached"
+    default_code = "storage_unavailable"
+    wait = 1
+
+
+def error_response(exc: Exception, context: dict[str, Any]) -> Response:
+    """Answer an exception that reached a view. What nobody foresaw is logged, signalled and told without its text."""
+    known = _as_api_exception(exc)
+    if known is None:
+        return _internal_error(exc, context)
+    if isinstance(known, Unavailable):
+        logger.error("The store cannot be reached.", exc_info=exc)
+    headers = {}
+    if header := getattr(known, "auth_header", None):
+        headers["WWW-Authenticate"] = header
+    if isinstance(known, exceptions.Throttled | Unavailable):
+        headers["Retry-After"] = str(max(1, math.ceil(known.wait or 1)))
+    detail = _first(known.detail)
+    return Response({"error": str(detail), "code": detail.code}, status=known.status_code, headers=headers)
+
+
+def _as_api_exception(exc: Exception) -> exceptions.APIException | None:
+    match exc:
+        case exceptions.APIException():
+            return exc
+        case InvalidInput():
+            return exceptions.ParseError(str(exc), code="invalid_input")
+        case NothingToRun():
+            return Unprocessable("the input holds nothing that the model could answer", code="nothing_to_run")
+        case RunNotFound() | NotContinuable():
+            return UnknownRun()
+        case Http404():
+            return exceptions.NotFound("there is nothing here")
+        case PermissionDenied():
+            return exceptions.PermissionDenied()
+        case RequestDataTooBig():
+            too_big = exceptions.APIException("the body is longer than the project allows", code="body_too_large")
+            too_big.status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
+            return too_big
+        case SuspiciousOperation() | UnreadablePostError():
+            return exceptions.ParseError("the request cannot be read", code="bad_request")
+        case StoreUnavailable() | OperationalError() | InterfaceError():
+            return Unavailable()
+    return None
+
+
+def _internal_error(exc: Exception, context: dict[str, Any]) -> Response:
+    """Do what Django does with an exception that a view raised, and answer in JSON."""
+    response = Response({"error": "the server failed", "code": "internal_error"}, status=500)
+    request = context["request"]._request
+    got_request_exception.send(sender=None, request=request)
+    log_response(
+        "%s: %s", response.reason_phrase, request.path, response=response, request=request, exception=exc
+    )
+    return response
+
+
+def _first(detail: Any) -> Any:
+    """Return the first message of the nested lists and dictionaries that serializers raise."""
+    while isinstance(detail, list | dict):
+        detail = next(iter(detail.values() if isinstance(detail, dict) else detail))
+    return detail

@@ -1,0 +1,156 @@
+"""What every route of a mount has in common."""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from django.db import connections, transaction
+from django.http import HttpRequest, HttpResponseBase, JsonResponse
+from django.views.decorators.csrf import csrf_exempt
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.settings import api_settings
+from rest_framework.throttling import BaseThrottle
+from rest_framework.views import APIView
+
+from django_ag_ui.api.authentication import HookAuthentication, check_csrf, csrf_left_to_the_mount, is_cookie_borne, loaded
+from django_ag_ui.api.exceptions import error_response
+from django_ag_ui.api.parsers import BodyParser
+from django_ag_ui.api.permissions import Authorize, RequireAuthenticated
+from django_ag_ui.api.renderers import FixedNegotiation, JSONRenderer
+from django_ag_ui.api.throttling import READ_SCOPE, rated_scopes
+from django_pydantic_agent.ownership import Owner, resolve_owner
+from django_pydantic_agent.stores import run_store_for
+
+if TYPE_CHECKING:
+    from django_ag_ui.server import AGUIServer
+    from django_pydantic_agent.stores.base import RunStore
+
+
+class AGUIView(APIView):
+    """A view of one mount. Authentication, permissions and throttles are the project's, all else is fixed here."""
+
+    server: "AGUIServer" = None  # type: ignore[assignment]
+    parser_classes = [BodyParser]
+    renderer_classes = [JSONRenderer]
+    content_negotiation_class = FixedNegotiation
+    versioning_class = None
+    metadata_class = None
+    pagination_class = None
+    throttle_scope: str | None = None
+    # Model permissions of the project's defaults ask for a queryset, which a mount does not have.
+    _ignore_model_permissions = True
+
+    @classmethod
+    def as_view(cls, **initkwargs: Any) -> Callable[..., HttpResponseBase]:
+        """Return the view outside ATOMIC_REQUESTS: a stream outlives its request, and what is written has its own."""
+        return non_atomic(super().as_view(**initkwargs))
+
+    def get_authenticators(self) -> list[BaseAuthentication]:
+        classes = self.server.authentication_classes
+        if self.server.get_user is not None:
+            return [*(item() for item in classes or ()), HookAuthentication(self.server.get_user)]
+        return [item() for item in (api_settings.DEFAULT_AUTHENTICATION_CLASSES if classes is None else classes)]
+
+    def get_permissions(self) -> list[BasePermission]:
+        classes = self.server.permission_classes
+        permissions = [item() for item in (api_settings.DEFAULT_PERMISSION_CLASSES if classes is None else classes)]
+        if self.server.require_authenticated:
+            permissions.insert(0, RequireAuthenticated())
+        if self.server.authorize is not None:
+            permissions.append(Authorize(self.server.authorize))
+        return permissions
+
+    def get_throttle_classes(self) -> Sequence[Any]:
+        classes = self.server.throttle_classes
+        return api_settings.DEFAULT_THROTTLE_CLASSES if classes is None else classes
+
+    def get_throttles(self) -> list[BaseThrottle]:
+        return [item() for item in self.get_throttle_classes()]
+
+    def get_throttle_scope(self) -> str:
+        """Return the scope that this request counts in, if the project gives it a rate."""
+        return READ_SCOPE
+
+    def get_exception_handler(self) -> Callable[..., Any]:
+        return error_response
+
+    def get_format_suffix(self, **kwargs: Any) -> None:
+        return None
+
+    def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
+        super().setup(request, *args, **kwargs)
+        self.outer_user = getattr(request, "user", None)
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        request.accepted_renderer, request.accepted_media_type = self.perform_content_negotiation(request)
+        request.version, request.versioning_scheme = None, None
+        self._identify(request)
+        if not self.server.csrf_exempt and is_cookie_borne(request):
+            check_csrf(request)
+        self.check_throttles(request)
+
+    def admit(self, http_request: HttpRequest) -> None:
+        """Authenticate and authorise a request without handling it; raises what `initial` would raise."""
+        self.request = self.initialize_request(http_request, *self.args, **self.kwargs)
+        self._identify(self.request)
+
+    def _identify(self, request: Request) -> None:
+        with csrf_left_to_the_mount(request._request):
+            self.perform_authentication(request)
+        request.user = loaded(request.user)
+        self.check_permissions(request)
+
+    def check_throttles(self, request: Request) -> None:
+        rated = rated_scopes(self.get_throttle_classes())
+        if rated:
+            scope = self.get_throttle_scope()
+            self.throttle_scope = scope if scope in rated else None
+        super().check_throttles(request)
+
+    def finalize_response(
+        self, request: Request, response: HttpResponseBase, *args: Any, **kwargs: Any
+    ) -> HttpResponseBase:
+        response = super().finalize_response(request, response, *args, **kwargs)
+        response.headers.setdefault("Cache-Control", "private, no-cache")
+        return response
+
+    @cached_property
+    def step_store(self) -> Any:
+        """The step store of this request, None for a mount without."""
+        return self.server.step_store and self.server.step_store(self.request._request)
+
+    @cached_property
+    def owner(self) -> Owner | None:
+        """Whose runs this request may see; None for an identity that does not last."""
+        if hasattr(self.step_store, "owner"):
+            owner: Owner | None = self.step_store.owner
+            return owner
+        return resolve_owner(self.request._request)
+
+    @cached_property
+    def scope(self) -> str:
+        """The partition of the owner's runs that this mount works in."""
+        return getattr(self.step_store, "scope", "")
+
+    @cached_property
+    def run_store(self) -> "RunStore":
+        return run_store_for(self.owner)
+
+
+def non_atomic(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+    """Take a view out of ATOMIC_REQUESTS on every database."""
+    for alias in connections:
+        view = transaction.non_atomic_requests(using=alias)(view)
+    return view
+
+
+@non_atomic
+@csrf_exempt
+def unknown_route(request: HttpRequest, **kwargs: Any) -> JsonResponse:
+    """Answer 404 in JSON for whatever else lies below a mount."""
+    return JsonResponse({"error": "there is no such route", "code": "not_found"}, status=404)
+
+
+unknown_route.login_required = False  # type: ignore[attr-defined]

@@ -1,0 +1,10 @@
+from django.apps import AppConfig
+
+
+class DjangoAGUIConfig(AppConfig):
+    name = "django_ag_ui"
+    verbose_name = "AG-UI"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from django_ag_ui import checks  # noqa: F401

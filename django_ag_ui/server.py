@@ -1,0 +1,185 @@
+"""Mounting an agent in a URLconf, in the manner of `admin.site`."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from django.urls import URLPattern, URLResolver, get_resolver, path, re_path
+
+from django_ag_ui.conf import AGUIConfig, build_ag_ui_config
+from django_pydantic_agent.agents.build import check_source
+from django_pydantic_agent.runs.plan import AgentConfig
+
+APP_NAME = "ag_ui"
+
+
+class AGUIServer:
+    """One agent behind one set of URLs: `path("agent/", AGUIServer(registry).urls)`.
+
+    `agent` is a `ToolRegistry`, a `pydantic_ai.Agent`, or a callable without arguments that returns one. `run_timeout`
+    is in seconds. `step_store` is a factory `request -> StepStore`; with one, `runs/`, `resume/` and `fork/` are
+    mounted. Every hook may be a plain function or a coroutine function. Raises `TypeError` or `ValueError`, naming the
+    argument, for what cannot be used.
+    """
+
+    def __init__(
+        self,
+        agent: Any,
+        *,
+        model: Any = None,
+        instructions: Any = None,
+        model_settings: Any = None,
+        usage_limits: Any = None,
+        run_timeout: float | None = None,
+        model_for_request: Callable[..., Any] | None = None,
+        instructions_for_request: Callable[..., Any] | None = None,
+        context_for_request: Callable[..., Any] | None = None,
+        deps_factory: Callable[..., Any] | None = None,
+        toolsets: Sequence[Any] = (),
+        capabilities: Sequence[Any] = (),
+        namespace: str = "ag_ui",
+        step_store: Callable[[Any], Any] | None = None,
+        require_authenticated: bool = True,
+        get_user: Callable[[Any], Any] | None = None,
+        authorize: Callable[[Any], Any] | None = None,
+        csrf_exempt: bool = False,
+        authentication_classes: Sequence[Any] | None = None,
+        permission_classes: Sequence[Any] | None = None,
+        throttle_classes: Sequence[Any] | None = None,
+        executor: str = "default",
+        config: AGUIConfig | None = None,
+    ) -> None:
+        _refuse_strings(agent=agent, model_settings=model_settings, usage_limits=usage_limits)
+        check_source(agent)
+        _check_hooks(
+            model_for_request=model_for_request,
+            instructions_for_request=instructions_for_request,
+            context_for_request=context_for_request,
+            deps_factory=deps_factory,
+            step_store=step_store,
+            get_user=get_user,
+            authorize=authorize,
+        )
+        _check_flags(require_authenticated=require_authenticated, csrf_exempt=csrf_exempt)
+        if not isinstance(namespace, str) or not namespace or ":" in namespace:
+            raise ValueError(f"namespace must be a non-empty string without ':', not {namespace!r}")
+        if not isinstance(executor, str):
+            raise TypeError(f"executor must be an alias in EXECUTORS, not {executor!r}")
+        if run_timeout is not None and (isinstance(run_timeout, bool) or not isinstance(run_timeout, int | float)):
+            raise TypeError(f"run_timeout must be a number of seconds, not {run_timeout!r}")
+        if run_timeout is not None and run_timeout <= 0:
+            raise ValueError(f"run_timeout must be more than 0 seconds, not {run_timeout!r}")
+        if config is not None and not isinstance(config, AGUIConfig):
+            raise TypeError(f"config must come from build_ag_ui_config(), not {config!r}")
+        self.namespace = namespace
+        self.step_store = step_store
+        self.context_for_request = context_for_request
+        self.require_authenticated = require_authenticated
+        self.get_user = get_user
+        self.authorize = authorize
+        self.csrf_exempt = csrf_exempt
+        self.authentication_classes = _optional("authentication_classes", authentication_classes)
+        self.permission_classes = _optional("permission_classes", permission_classes)
+        self.throttle_classes = _optional("throttle_classes", throttle_classes)
+        self.agent_config = AgentConfig(
+            source=agent,
+            server=namespace,
+            model=model,
+            instructions=instructions,
+            model_settings=model_settings,
+            usage_limits=usage_limits,
+            run_timeout=run_timeout,
+            model_for_request=model_for_request,
+            instructions_for_request=instructions_for_request,
+            deps_factory=deps_factory,
+            toolsets=_objects("toolsets", toolsets),
+            capabilities=_objects("capabilities", capabilities),
+            step_store=step_store,
+            executor=executor,
+        )
+        self._config = config
+
+    def __repr__(self) -> str:
+        return f"<AGUIServer {self.namespace!r}>"
+
+    @property
+    def config(self) -> AGUIConfig:
+        """The configuration given to this mount, else the one of the settings."""
+        return self._config or build_ag_ui_config()
+
+    @property
+    def urls(self) -> tuple[list[URLPattern], str, str]:
+        """The triple `(patterns, app name, namespace)` that `path()` takes."""
+        return self.get_urls(), APP_NAME, self.namespace
+
+    def get_urls(self) -> list[URLPattern]:
+        """Return the routes of this mount; a subclass may put its own in front."""
+        from django_ag_ui.api import runs, tools, views
+
+        patterns = [
+            path("", runs.AgentView.as_view(server=self), name="agent"),
+            path("tools/", tools.ToolsView.as_view(server=self), name="tools"),
+            path("runs/<str:run>/", runs.RunView.as_view(server=self), name="run"),
+        ]
+        if self.step_store is not None:
+            patterns += [
+                path("runs/", runs.RunsView.as_view(server=self), name="runs"),
+                path("resume/<str:run>/", runs.ContinueView.as_view(server=self), name="resume"),
+                path("fork/<str:run>/", runs.ContinueView.as_view(server=self), name="fork"),
+            ]
+        return [*patterns, re_path(r"^[\s\S]*$", views.unknown_route)]
+
+
+def get_server(namespace: str) -> AGUIServer:
+    """Return the server that ROOT_URLCONF mounts under `namespace`; raises `LookupError` where there is none."""
+    for server in mounted_servers():
+        if server.namespace == namespace:
+            return server
+    raise LookupError(f"ROOT_URLCONF mounts no AGUIServer with the namespace {namespace!r}")
+
+
+def mounted_servers() -> Iterator[AGUIServer]:
+    """Yield the server of every mount in ROOT_URLCONF."""
+    yield from _servers_below(get_resolver())
+
+
+def _servers_below(resolver: URLResolver) -> Iterator[AGUIServer]:
+    for pattern in resolver.url_patterns:
+        if isinstance(pattern, URLResolver):
+            yield from _servers_below(pattern)
+        elif isinstance(server := getattr(pattern.callback, "initkwargs", {}).get("server"), AGUIServer):
+            yield server
+            return
+
+
+def _refuse_strings(**arguments: Any) -> None:
+    for name, value in arguments.items():
+        if isinstance(value, str):
+            raise TypeError(f"{name} must be an object, not the string {value!r}")
+
+
+def _check_hooks(**hooks: Any) -> None:
+    _refuse_strings(**hooks)
+    for name, hook in hooks.items():
+        if hook is not None and not callable(hook):
+            raise TypeError(f"{name} must be callable, not {hook!r}")
+
+
+def _check_flags(**flags: Any) -> None:
+    for name, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise TypeError(f"{name} must be True or False, not {flag!r}")
+
+
+def _objects(name: str, value: Sequence[Any]) -> tuple[Any, ...]:
+    _refuse_strings(**{name: value})
+    try:
+        members = tuple(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a list, not {value!r}") from None
+    for member in members:
+        _refuse_strings(**{f"each of {name}": member})
+    return members
+
+
+def _optional(name: str, value: Sequence[Any] | None) -> tuple[Any, ...] | None:
+    return None if value is None else _objects(name, value)

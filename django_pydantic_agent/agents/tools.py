@@ -1,0 +1,152 @@
+"""The threads and database connections that tools run on."""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+
+from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
+from pydantic_ai import RunContext
+from pydantic_ai.capabilities import UseThreadExecutor, WrapToolExecuteHandler
+from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.tools import ToolDefinition
+
+from django_pydantic_agent.connections import release_connections
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class ToolThreads(Executor):
+    """Run sync tools on threads of their own, at most `max_threads` at a time.
+
+    A call that finds no free thread waits for one. After each call the thread's database connections are closed, so a
+    tool always starts on a fresh one and an idle thread holds none. Threads are daemons, so a tool that never returns
+    does not keep the process; one that had nothing to do for `idle_seconds` ends. A tool that waits for other sync
+    tools holds its thread meanwhile and should be async.
+    """
+
+    def __init__(self, max_threads: int, *, idle_seconds: float = 30.0) -> None:
+        if max_threads < 1:
+            raise ValueError("max_threads must be at least 1")
+        self.max_threads = max_threads
+        self.idle_seconds = idle_seconds
+        self._calls: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._changed = threading.Condition()
+        self._threads: set[threading.Thread] = set()
+        self._idle = 0
+        self._closed = False
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
+        future: Future[T] = Future()
+        with self._changed:
+            if self._closed:
+                raise RuntimeError("no tool can start after shutdown")
+            self._calls.append((future, partial(fn, *args, **kwargs)))
+            if len(self._calls) <= self._idle:
+                self._changed.notify()
+            elif len(self._threads) < self.max_threads:
+                thread = threading.Thread(target=self._work, name="agent-tool", daemon=True)
+                self._threads.add(thread)
+                thread.start()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        with self._changed:
+            self._closed = True
+            if cancel_futures:
+                for future, _ in self._calls:
+                    future.cancel()
+            self._changed.notify_all()
+            threads = list(self._threads)
+        if wait:
+            for thread in threads:
+                thread.join()
+
+    def _work(self) -> None:
+        while (call := self._next_call()) is not None:
+            _run(*call)
+            del call
+
+    def _next_call(self) -> tuple[Future[Any], Callable[[], Any]] | None:
+        with self._changed:
+            self._idle += 1
+            self._changed.wait_for(lambda: self._calls or self._closed, self.idle_seconds)
+            self._idle -= 1
+            if self._calls:
+                return self._calls.popleft()
+            self._threads.discard(threading.current_thread())
+            return None
+
+
+def _run(future: Future[Any], call: Callable[[], Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        try:
+            result = call()
+        finally:
+            release_connections()
+    except BaseException as error:
+        future.set_exception(error)
+        # The error's traceback holds this frame, which would hold the error's future.
+        del future
+    else:
+        future.set_result(result)
+
+
+class CallerThread(Executor):
+    """Run sync tools in the thread that waits in `async_to_sync` for the run, on that thread's own connections.
+
+    So the tools of a run that a test starts see the rows of the test's transaction. One call runs at a time.
+    """
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
+        call = sync_to_async(fn, thread_sensitive=True)
+        return asyncio.run_coroutine_threadsafe(call(*args, **kwargs), asyncio.get_running_loop())
+
+
+class RunThread(ThreadSensitiveContext):
+    """Give a run's thread-sensitive calls, async ORM included, a thread of their own for as long as it is entered.
+
+    Leaving it closes that thread's database connections.
+    """
+
+    async def release(self) -> None:
+        """Close the thread's database connections; the next call opens new ones."""
+        executor = SyncToAsync.context_to_thread_executor.get(self)
+        if executor is not None:
+            await asyncio.shield(asyncio.wrap_future(executor.submit(release_connections)))
+
+    async def __aexit__(self, *exc_info: Any) -> None:
+        await self.release()
+        await super().__aexit__(*exc_info)  # type: ignore[no-untyped-call]
+
+
+@dataclass
+class ToolConnections(UseThreadExecutor):
+    """Run one run's sync tools on `executor`, and keep no connection open for its async tools once they have ended."""
+
+    thread: RunThread | None = field(default=None, kw_only=True)
+    _running: int = field(default=0, init=False, repr=False)
+
+    async def wrap_tool_execute(
+        self,
+        ctx: RunContext[Any],
+        *,
+        call: ToolCallPart,
+        tool_def: ToolDefinition,
+        args: dict[str, Any],
+        handler: WrapToolExecuteHandler,
+    ) -> Any:
+        self._running += 1
+        try:
+            return await handler(args)
+        finally:
+            self._running -= 1
+            if self.thread is not None and not self._running:
+                await self.thread.release()

@@ -1,0 +1,63 @@
+"""The `DJANGO_PYDANTIC_AGENT` setting: defaults, and what a project changed of them."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from django.conf import settings
+from django.core.signals import setting_changed
+
+SETTING = "DJANGO_PYDANTIC_AGENT"
+
+DEFAULTS: Mapping[str, Any] = MappingProxyType(
+    {
+        # Where runs execute: alias -> {"BACKEND": dotted path}.
+        "EXECUTORS": {
+            "default": {"BACKEND": "django_pydantic_agent.runs.executors.local.LocalExecutor"},
+        },
+        # For every run of every mount; a mount's own keyword wins.
+        "MODEL": None,
+        "INSTRUCTIONS": None,
+        "MODEL_SETTINGS": None,
+        "USAGE_LIMITS": None,
+        "RUN_TIMEOUT_SECONDS": None,
+        # Threads in which synchronous tools and hooks run, per process.
+        "TOOL_THREADS": 32,
+        # A tool result longer than this is shortened in the log and on the wire; the model gets the whole.
+        "MAX_RESULT_BYTES": 2 * 1024 * 1024,
+        # Events that may wait for a commit, per run, before the run itself waits.
+        "PENDING_BYTES": 8 * 1024 * 1024,
+        # Committed frames kept in memory for local viewers, per run.
+        "LIVE_TAIL_BYTES": 1024 * 1024,
+        # How often a process looks for news of runs that execute elsewhere and are followed here.
+        "POLL_SECONDS": 0.25,
+        # How long writing is retried while the database is away, before the runs are failed.
+        "STORE_PATIENCE_SECONDS": 30.0,
+        # How long a process that ends lets its runs go on.
+        "SHUTDOWN_GRACE_SECONDS": 10.0,
+        # The newest snapshots kept for each run; None keeps all of them.
+        "MAX_SNAPSHOTS_PER_RUN": None,
+    }
+)
+
+
+class _Settings:
+    """The effective values, read once and again after the setting changed."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] | None = None
+        setting_changed.connect(self._forget)
+
+    def _forget(self, *, setting: str, **_: Any) -> None:
+        if setting == SETTING:
+            self._values = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in DEFAULTS:
+            raise AttributeError(f"{SETTING} has no setting {name!r}")
+        if self._values is None:
+            self._values = {**DEFAULTS, **getattr(settings, SETTING, {})}
+        return self._values[name]
+
+
+agent_settings = _Settings()

@@ -1,0 +1,107 @@
+"""The harness ledger: step events, snapshots and tool effects, each field of its records. Write order is that of `id`."""
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from django_pydantic_agent.contrib.store.fields import DigestField, InstantField, OptionalTextField
+from django_pydantic_agent.contrib.store.models.runs import Run
+
+
+class SnapshotState(models.TextChoices):
+    COMPLETE = "complete", _("complete")
+    INTERRUPTED = "interrupted", _("interrupted")
+
+
+class EffectStatus(models.TextChoices):
+    STARTED = "started", _("unresolved")
+    COMPLETED = "completed", _("completed")
+    FAILED = "failed", _("failed")
+
+
+class StepEvent(models.Model):
+    run = models.ForeignKey(
+        Run, on_delete=models.CASCADE, db_index=False, related_name="step_events", verbose_name=_("run")
+    )
+    kind = models.CharField(_("kind"), max_length=64)
+    step_index = models.IntegerField(_("step"))
+    timestamp = InstantField(_("time"))
+    conversation_id = OptionalTextField(_("conversation id"))
+    parent_run_id = OptionalTextField(_("parent run id"))
+    agent_name = OptionalTextField(_("agent"))
+    tool_call_id = OptionalTextField(_("tool call id"))
+    tool_name = OptionalTextField(_("tool"))
+    error = OptionalTextField(_("error"))
+    metadata = models.JSONField(_("metadata"), default=dict)
+    idempotency_key = OptionalTextField(_("idempotency key"))
+    key_digest = DigestField(null=True)
+
+    class Meta:
+        verbose_name = _("step event")
+        verbose_name_plural = _("step events")
+        constraints = [models.UniqueConstraint(fields=["run", "key_digest"], name="dpa_store_event_key")]
+        indexes = [models.Index(fields=["run", "id"], name="dpa_store_event_run")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.step_index}"
+
+
+class Snapshot(models.Model):
+    """A point from which a run can be continued: the first `history_size` bytes of a history.
+
+    A pruned snapshot is not shown any more; its row stays, because its idempotency key still counts.
+    """
+
+    run = models.ForeignKey(
+        Run, on_delete=models.CASCADE, db_index=False, related_name="snapshots", verbose_name=_("run")
+    )
+    state = models.CharField(_("state"), max_length=16, choices=SnapshotState.choices)
+    step_index = models.IntegerField(_("step"))
+    timestamp = InstantField(_("time"))
+    conversation_id = OptionalTextField(_("conversation id"))
+    parent_run_id = OptionalTextField(_("parent run id"))
+    agent_name = OptionalTextField(_("agent"))
+    history_writer = models.BigIntegerField()
+    history_number = models.BigIntegerField()
+    history_size = models.BigIntegerField(_("size in bytes"))
+    message_count = models.PositiveIntegerField(_("messages"))
+    idempotency_key = OptionalTextField(_("idempotency key"))
+    key_digest = DigestField(null=True)
+    is_pruned = models.BooleanField(_("pruned"), default=False)
+
+    class Meta:
+        verbose_name = _("snapshot")
+        verbose_name_plural = _("snapshots")
+        constraints = [models.UniqueConstraint(fields=["run", "key_digest"], name="dpa_store_snapshot_key")]
+        indexes = [models.Index(fields=["run", "id"], name="dpa_store_snapshot_run")]
+
+    def __str__(self) -> str:
+        return f"{self.state} {self.step_index}"
+
+
+class ToolEffect(models.Model):
+    """The state of one tool call's side effect. `reason` says why an effect is unresolved although its run has ended."""
+
+    run = models.ForeignKey(
+        Run, on_delete=models.CASCADE, db_index=False, related_name="tool_effects", verbose_name=_("run")
+    )
+    tool_call_id = models.TextField(_("tool call id"))
+    call_digest = DigestField()
+    tool_name = models.TextField(_("tool"))
+    status = models.CharField(_("status"), max_length=16, choices=EffectStatus.choices)
+    started_at = InstantField(_("started"))
+    ended_at = InstantField(_("ended"), null=True)
+    idempotency_key = OptionalTextField(_("idempotency key"))
+    effect_summary = OptionalTextField(_("summary"))
+    reason = models.CharField(_("reason"), max_length=16, blank=True, default="")
+
+    class Meta:
+        verbose_name = _("tool effect")
+        verbose_name_plural = _("tool effects")
+        constraints = [models.UniqueConstraint(fields=["run", "call_digest"], name="dpa_store_effect_call")]
+        indexes = [
+            models.Index(fields=["run", "status"], name="dpa_store_effect_run"),
+            models.Index(fields=["status", "id"], name="dpa_store_effect_status"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tool_name} {self.tool_call_id}"

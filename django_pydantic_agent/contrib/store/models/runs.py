@@ -1,0 +1,109 @@
+"""Runs and their event logs."""
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from django_pydantic_agent.contrib.store.fields import DigestField, InstantField, OptionalTextField
+from django_pydantic_agent.contrib.store.querysets import RunQuerySet
+from django_pydantic_agent.runs.states import RunStatus
+
+
+class Run(models.Model):
+    """One run: what the engine knows of it and what the harness has registered.
+
+    A row that only the ledger has, such as that of a delegate agent, has `is_ledger_only` and no status. The row of the
+    engine is there before the harness registers the run; `registered_at` is null until then.
+    """
+
+    owner = models.TextField(_("owner"))
+    scope = models.TextField(_("scope"), blank=True, default="")
+    run_id = models.TextField(_("run id"))
+    thread_id = models.TextField(_("thread id"), blank=True, default="")
+    owner_digest = DigestField()
+    partition_digest = DigestField()
+    run_digest = DigestField()
+    thread_digest = DigestField()
+
+    parent = models.ForeignKey(
+        "self",
+        on_delete=models.SET_NULL,
+        null=True,
+        blank=True,
+        db_index=False,
+        related_name="children",
+        verbose_name=_("parent"),
+    )
+    parent_run_id = OptionalTextField(_("parent run id"))
+    parent_digest = DigestField(null=True)
+
+    server = models.TextField(_("server"), blank=True, default="")
+    status = models.CharField(_("status"), max_length=16, choices=RunStatus.choices, blank=True, default="")
+    is_ledger_only = models.BooleanField(_("ledger only"), default=False)
+    input = models.BinaryField(_("input"), default=b"")
+    body_digest = models.CharField(_("digest of the body"), max_length=64, blank=True, default="")
+    protocol = models.CharField(_("protocol"), max_length=32, blank=True, default="")
+    message_ids = models.JSONField(_("accepted message ids"), default=list)
+    output_message_ids = models.JSONField(_("written message ids"), default=list)
+    last_seq = models.BigIntegerField(_("last event"), default=0)
+    ledger_seq = models.BigIntegerField(_("last ledger change"), default=0)
+    attempt = models.PositiveIntegerField(_("attempt"), default=1)
+    epoch = models.PositiveIntegerField(_("epoch"), default=1)
+    error = models.JSONField(_("error"), null=True)
+    interrupts = models.JSONField(_("interrupts"), default=list)
+    usage = models.JSONField(_("usage"), null=True)
+    timing = models.JSONField(_("timing"), null=True)
+    created_at = InstantField(_("started"))
+    finished_at = InstantField(_("finished"), null=True)
+
+    registration_id = OptionalTextField(_("registration id"))
+    registered_at = InstantField(_("registered"), null=True)
+    conversation_id = OptionalTextField(_("conversation id"))
+    conversation_digest = DigestField(null=True)
+    agent_name = OptionalTextField(_("agent"))
+    metadata = models.JSONField(_("metadata"), default=dict)
+    preview = OptionalTextField(_("preview"))
+    is_continuable = models.BooleanField(_("continuable"), default=False)
+
+    objects = RunQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = _("run")
+        verbose_name_plural = _("runs")
+        constraints = [models.UniqueConstraint(fields=["run_digest"], name="dpa_store_run_digest")]
+        indexes = [
+            models.Index(fields=["partition_digest", "is_ledger_only", "id"], name="dpa_store_run_partition"),
+            models.Index(fields=["thread_digest", "id"], name="dpa_store_run_thread"),
+            models.Index(fields=["conversation_digest"], name="dpa_store_run_conversation"),
+            models.Index(fields=["parent_digest"], name="dpa_store_run_parent_id"),
+            models.Index(fields=["parent"], name="dpa_store_run_parent"),
+            models.Index(fields=["owner_digest", "id"], name="dpa_store_run_owner"),
+            models.Index(fields=["status", "id"], name="dpa_store_run_status"),
+        ]
+
+    def __str__(self) -> str:
+        return self.run_id
+
+
+class RunFrames(models.Model):
+    """A stretch of a run's log: encoded frames, one per line, cut into pieces where the stretch is large.
+
+    A stretch is known by its last seq. `size` is that of its frames before compression, in bytes, on each piece.
+    """
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, db_index=False, related_name="frames")
+    first_seq = models.BigIntegerField()
+    last_seq = models.BigIntegerField()
+    piece = models.PositiveIntegerField(default=0)
+    is_compressed = models.BooleanField(default=False)
+    size = models.BigIntegerField()
+    data = models.BinaryField()
+
+    class Meta:
+        verbose_name = _("stretch of the log")
+        verbose_name_plural = _("stretches of the log")
+        constraints = [
+            models.UniqueConstraint(fields=["run", "last_seq", "piece"], name="dpa_store_frames_seq"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.first_seq}-{self.last_seq}"

@@ -1,0 +1,45 @@
+"""What can go wrong with a run, named for what happened."""
+
+
+class RunError(Exception):
+    """Base class of every error of this package."""
+
+
+class RunIdTaken(RunError):
+    """The owner already has a run of this id; `run` is that run."""
+
+    def __init__(self, run: object) -> None:
+        super().__init__("run id is taken")
+        self.run = run
+
+
+class RunNotFound(RunError):
+    """The owner has no run of this id."""
+
+
+class NotContinuable(RunError):
+    """The run has no complete snapshot to continue from."""
+
+
+class NothingToRun(RunError):
+    """The input holds nothing that the model could answer."""
+
+
+class InvalidInput(RunError):
+    """The posted input cannot be run; the text says why and is safe to show."""
+
+
+class LeaseLost(RunError):
+    """Another process has taken the run over; nothing of this process is written any more."""
+
+
+class StoreUnavailable(RunError):
+    """The store could not be written to within the patience the settings allow."""
+
+
+class UnstorableWrite(RunError):
+    """The store refused what a run wrote, and would refuse it again."""
+
+
+class WrongTestCase(RunError):
+    """A run was started where the chosen executor cannot see its rows."""

@@ -1,0 +1,141 @@
+"""From what a client posted to what a run is given: parsed, checked, and cut down to what counts."""
+
+import json
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ag_ui.core import DataSource, FileSource, Message, RunAgentInput
+from pydantic import ValidationError
+from pydantic_ai.ui.ag_ui import AGUIAdapter
+
+from django_pydantic_agent.exceptions import InvalidInput, NothingToRun
+
+MAX_ID_BYTES = 1024
+
+_BINARY_KINDS = ("image", "audio", "video")
+
+
+def parse_input(body: bytes) -> RunAgentInput:
+    """Return the `RunAgentInput` in a request body.
+
+    `binary` content parts of clients older than AG-UI 1.0 become the media parts that replaced them. Raises
+    `InvalidInput` for anything that is not a valid input, ids that break the rule of `check_id` included.
+    """
+    try:
+        run_input = RunAgentInput.model_validate_json(body)
+    except ValidationError as error:
+        if b'"binary"' not in body:
+            raise InvalidInput(_explain(error)) from error
+        run_input = _parse_legacy(body)
+    check_id("threadId", run_input.thread_id)
+    check_id("runId", run_input.run_id)
+    return run_input
+
+
+def check_id(name: str, value: str) -> None:
+    """Raise `InvalidInput` unless `value` is 1 to 1,024 bytes of UTF-8 without control characters."""
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{name} is not valid Unicode") from None
+    if not 0 < size <= MAX_ID_BYTES:
+        raise InvalidInput(f"{name} must be 1 to {MAX_ID_BYTES} bytes long")
+    if any(character < " " or "\x7f" <= character <= "\x9f" for character in value):
+        raise InvalidInput(f"{name} must not hold control characters")
+
+
+def accept_transcript(run_input: RunAgentInput) -> RunAgentInput:
+    """Return the input of a run whose posted transcript is its whole history.
+
+    Raises `NothingToRun` where no user message or tool result follows the last answer, `InvalidInput` where a message
+    cannot be given to the model.
+    """
+    if not any(message.role in ("user", "tool") for message in new_messages(run_input.messages)):
+        raise NothingToRun
+    _check_messages(run_input.messages)
+    return run_input
+
+
+def accept_continuation(
+    run_input: RunAgentInput, *, known_ids: set[str], open_end: Callable[[], bool]
+) -> RunAgentInput:
+    """Return the input of a run that continues another: only the user messages that are new.
+
+    New are those whose ids are not in `known_ids` and that come after the newest known message or, where the post
+    holds none, after its last answer. Raises `NothingToRun` where none is new and `open_end()` says that the history
+    itself leaves the model nothing to answer.
+    """
+    messages = run_input.messages
+    known = [index for index, message in enumerate(messages) if message.id in known_ids]
+    unknown = messages[known[-1] + 1 :] if known else new_messages(messages)
+    accepted: list[Message] = [message for message in unknown if message.role == "user"]
+    if not accepted and not open_end():
+        raise NothingToRun
+    _check_messages(accepted)
+    return run_input.model_copy(update={"messages": accepted})
+
+
+def new_messages(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return the messages after the last answer, tool results of that answer included."""
+    for index in range(len(messages) - 1, -1, -1):
+        if messages[index].role == "assistant":
+            return messages[index + 1 :]
+    return messages
+
+
+def _parse_legacy(body: bytes) -> RunAgentInput:
+    try:
+        data = json.loads(body)
+        for message in data["messages"]:
+            if isinstance(message.get("content"), list):
+                message["content"] = [_modern_part(part) for part in message["content"]]
+        return RunAgentInput.model_validate(data)
+    except ValidationError as error:
+        raise InvalidInput(_explain(error)) from error
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidInput("the body is not a valid RunAgentInput") from error
+
+
+def _modern_part(part: Any) -> Any:
+    if not isinstance(part, dict) or part.get("type") != "binary":
+        return part
+    mime_type = part.get("mimeType", "")
+    kind = mime_type.partition("/")[0]
+    source = (
+        {"type": "url", "value": part["url"], "mimeType": mime_type}
+        if part.get("url")
+        else {"type": "data", "value": part.get("data"), "mimeType": mime_type}
+    )
+    return {"type": kind if kind in _BINARY_KINDS else "document", "source": source}
+
+
+def _check_messages(messages: Iterable[Message]) -> None:
+    for message in messages:
+        if message.role in ("user", "tool") and not isinstance(message.content, str):
+            for part in message.content:
+                _check_source(message.id, getattr(part, "source", None))
+    try:
+        AGUIAdapter.load_messages(list(messages))
+    except Exception as error:
+        raise InvalidInput("the messages cannot be read as a conversation") from error
+
+
+def _check_source(message_id: str, source: Any) -> None:
+    if isinstance(source, FileSource):
+        raise InvalidInput(f"message {message_id!r} refers to a file that this server does not hold")
+    if isinstance(source, DataSource):
+        try:
+            b64decode(source.value, validate=True)
+        except (Base64Error, ValueError):
+            raise InvalidInput(f"message {message_id!r} holds data that is not base64") from None
+
+
+def _explain(error: ValidationError) -> str:
+    """Return where and how the first faults lie, without repeating what was posted."""
+    faults = error.errors(include_url=False, include_input=False, include_context=False)
+    if faults[0]["type"] == "json_invalid":
+        return "the body is not valid JSON"
+    places = (f"{'.'.join(str(step) for step in fault['loc'])}: {fault['type']}" for fault in faults[:5])
+    return "the body is not a valid RunAgentInput (" + "; ".join(places)[:1000] + ")"

@@ -1,0 +1,121 @@
+"""pydantic-ai's AG-UI adapter, with the start and the end of a run left to the engine."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from ag_ui.core import BaseEvent, EventType, RunFinishedInterruptOutcome
+from pydantic_ai import DeferredToolRequests
+from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
+from pydantic_ai.run import AgentRunResult
+from pydantic_ai.ui.ag_ui import AGUIAdapter, AGUIEventStream
+
+_NAMES_A_CALL = frozenset({EventType.TOOL_CALL_ARGS, EventType.TOOL_CALL_END, EventType.TOOL_CALL_RESULT})
+
+
+@dataclass
+class RunEventStream(AGUIEventStream[Any, Any]):
+    """The events between RUN_STARTED and the terminal event; how the run ended is kept, not sent."""
+
+    failure: Exception | None = field(default=None, init=False)
+
+    @property
+    def result(self) -> AgentRunResult[Any] | None:
+        """The result of a run that came to its end."""
+        return self._result
+
+    def interrupts(self, call_ids: "ToolCallIds") -> RunFinishedInterruptOutcome | None:
+        """Return what the run asks approval for, under ids minted here, or None where it asks nothing."""
+        outcome = self._build_outcome()
+        if not isinstance(outcome, RunFinishedInterruptOutcome):
+            return None
+        for interrupt in outcome.interrupts:
+            interrupt.id = str(uuid4())
+            if interrupt.tool_call_id is not None:
+                interrupt.tool_call_id = call_ids.on_wire(interrupt.tool_call_id)
+        return outcome
+
+    def pending_calls(self, call_ids: "ToolCallIds") -> list[str]:
+        """Return the ids of the frontend tool calls that the client is to answer."""
+        output = self._result.output if self._result else None
+        if not isinstance(output, DeferredToolRequests):
+            return []
+        return [call_ids.on_wire(call.tool_call_id) for call in output.calls]
+
+    async def before_stream(self) -> AsyncIterator[BaseEvent]:
+        return
+        yield
+
+    async def after_stream(self) -> AsyncIterator[BaseEvent]:
+        return
+        yield
+
+    async def on_error(self, error: Exception) -> AsyncIterator[BaseEvent]:
+        self.failure = error
+        return
+        yield
+
+
+@dataclass
+class RunAdapter(AGUIAdapter[Any, Any]):
+    """An adapter for one run, whose event stream can be asked how the run ended."""
+
+    stream: RunEventStream = field(init=False)
+
+    def build_event_stream(self) -> RunEventStream:
+        self.stream = RunEventStream(
+            self.run_input,
+            ag_ui_version=self.ag_ui_version,
+            manage_system_prompt=self.manage_system_prompt,
+            preserve_file_data=self.preserve_file_data,
+        )
+        return self.stream
+
+
+class ToolCallIds:
+    """Gives every tool call of a conversation an id of its own on the wire.
+
+    Some models repeat ids, and a client would append the second call's arguments to the first. The first call keeps its
+    id, later ones become `<id>~<n>`. The model's own history is left as it is.
+    """
+
+    def __init__(self, history: Iterable[ModelMessage]) -> None:
+        self._seen = Counter(
+            part.tool_call_id
+            for message in history
+            if isinstance(message, ModelResponse)
+            for part in message.parts
+            if isinstance(part, ToolCallPart)
+        )
+        self._wire: dict[str, str] = {}
+
+    def on_wire(self, tool_call_id: str) -> str:
+        """Return the wire id of the latest call that the model named so."""
+        return self._wire.get(tool_call_id, tool_call_id)
+
+    def apply(self, event: BaseEvent) -> None:
+        """Put the wire id into an event that names a tool call."""
+        if event.type is EventType.TOOL_CALL_START:
+            event.tool_call_id = self._new(event.tool_call_id)
+        elif self._wire and event.type in _NAMES_A_CALL:
+            event.tool_call_id = self.on_wire(event.tool_call_id)
+        elif (
+            self._wire
+            and event.type is EventType.REASONING_ENCRYPTED_VALUE
+            and getattr(event, "subtype", None) == "tool-call"
+        ):
+            event.entity_id = self.on_wire(event.entity_id)
+
+    def _new(self, tool_call_id: str) -> str:
+        self._seen[tool_call_id] += 1
+        occurrence = self._seen[tool_call_id]
+        if occurrence == 1:
+            self._wire.pop(tool_call_id, None)
+            return tool_call_id
+        while (wire := f"{tool_call_id}~{occurrence}") in self._seen:
+            occurrence += 1
+        self._seen[wire] += 1
+        self._wire[tool_call_id] = wire
+        return wire

@@ -1,0 +1,64 @@
+"""Frames: AG-UI events encoded once, in the form that is stored and sent."""
+
+import re
+from typing import Any
+
+from ag_ui.core import BaseEvent, EventType
+from pydantic_core import PydanticSerializationError, to_json
+
+from django_pydantic_agent.conf import agent_settings
+
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_NUL_ESCAPE = "\\u0000"
+
+
+def storable(text: str) -> str:
+    """Return `text` with NUL and lone surrogates, which not every database takes, as U+FFFD."""
+    return _UNSTORABLE.sub(REPLACEMENT, text)
+
+
+def storable_value(value: Any) -> Any:
+    """Return JSON data with every string in it, keys included, made storable."""
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, dict):
+        return {storable(str(key)): storable_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [storable_value(item) for item in value]
+    return value
+
+
+def safe_text(value: object) -> str:
+    """Return a text for a value that has no JSON form, whatever the value does when asked."""
+    try:
+        return str(value)
+    except Exception:
+        return f"<{type(value).__name__}>"
+
+
+def encode(event: BaseEvent) -> bytes:
+    """Return the event as one line of JSON in UTF-8: no null fields, NaN and infinities as null."""
+    try:
+        line = event.model_dump_json(by_alias=True, fallback=safe_text)
+        if _NUL_ESCAPE not in line:
+            return line.encode()
+    except (PydanticSerializationError, UnicodeEncodeError):
+        pass
+    data = storable_value(event.model_dump(by_alias=True))
+    return to_json(data, inf_nan_mode="null", fallback=safe_text)
+
+
+def bounded(event: BaseEvent) -> BaseEvent:
+    """Return the event, a tool result over MAX_RESULT_BYTES cut and marked as cut."""
+    if event.type is not EventType.TOOL_CALL_RESULT or not isinstance(event.content, str):
+        return event
+    limit = agent_settings.MAX_RESULT_BYTES
+    if len(event.content) * 4 <= limit:
+        return event
+    content = event.content.encode(errors="replace")
+    if len(content) <= limit:
+        return event
+    kept = content[:limit].decode(errors="ignore")
+    note = f"\n[shortened: the first {limit} of {len(content)} bytes]"
+    return event.model_copy(update={"content": kept + note})

@@ -1,0 +1,194 @@
+"""The engine: one per process, it owns the runs that execute here and what is needed to follow any run."""
+
+import asyncio
+import atexit
+import logging
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context
+from typing import TYPE_CHECKING, Any
+
+from django_pydantic_agent.conf import agent_settings
+from django_pydantic_agent.runs.executors.base import get_executor
+from django_pydantic_agent.runs.follow import Follower
+from django_pydantic_agent.runs.live_log import LiveLog
+from django_pydantic_agent.runs.plan import RunPlan
+from django_pydantic_agent.runs.recorder import Recorder
+from django_pydantic_agent.runs.watcher import Watcher
+from django_pydantic_agent.stores.base import RunStore, StoredRun
+
+if TYPE_CHECKING:
+    from django_pydantic_agent.agents.tools import ToolThreads
+    from django_pydantic_agent.runs.execution import Execution
+
+logger = logging.getLogger(__name__)
+
+RECENT_LOGS = 16
+CANCEL_SECONDS = 5.0
+
+RunKey = tuple[int, int]
+
+
+class Engine:
+    """Starts runs, lets viewers follow them, and cancels those that execute in this process."""
+
+    def __init__(self) -> None:
+        self.recorder = Recorder()
+        self.watcher = Watcher()
+        self._readers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="agent-log-reader")
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tool_threads: ToolThreads | None = None
+        self._live: dict[RunKey, Execution] = {}
+        self._recent: OrderedDict[RunKey, LiveLog] = OrderedDict()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._all_ended = threading.Condition(self._lock)
+
+    def start(self, plan: RunPlan) -> StoredRun:
+        """Write a run with its first frame and have it execute once that is committed.
+
+        Call it from synchronous code, outside an event loop. Raises `RunIdTaken`, whose `run` is the owner's earlier run
+        of this id, and `WrongTestCase` where the executor could not see the run.
+        """
+        from django_pydantic_agent.runs.opening import new_run
+
+        executor = get_executor(plan.config.executor)
+        executor.check(plan.store)
+        return executor.start(self, plan, new_run(plan))
+
+    def follow(
+        self, run: StoredRun, *, store: RunStore, after: int = 0, idle_seconds: float = 15.0
+    ) -> Follower:
+        """Return a viewer of `run` that begins behind seq `after`."""
+        return Follower(log=self._log(run, store), readers=self._readers, after=after, idle_seconds=idle_seconds)
+
+    def cancel(self, run: StoredRun, *, store: RunStore) -> bool:
+        """Ask a run that executes in this process to stop; False where none does."""
+        with self._lock:
+            execution = self._live.get((id(store), run.key))
+        if execution is None:
+            return False
+        execution.cancel()
+        return True
+
+    def launch(self, plan: RunPlan, run: StoredRun) -> None:
+        """Execute a run on the engine's own event loop, where nothing that a server does can stop it."""
+        from django_pydantic_agent.runs.execution import Execution
+
+        execution = Execution(plan, run, recorder=self.recorder, tool_threads=self.tool_threads())
+        self._enter(execution)
+        loop = self._running_loop()
+        loop.call_soon_threadsafe(self._spawn, loop, self._execute(execution), context=Context())
+
+    async def execute_here(self, plan: RunPlan, run: StoredRun) -> None:
+        """Execute a run in the caller's event loop, with everything synchronous in the caller's thread."""
+        from django_pydantic_agent.agents.tools import CallerThread
+        from django_pydantic_agent.runs.execution import Execution
+        from django_pydantic_agent.runs.recorder import InlineRecorder
+
+        execution = Execution(plan, run, recorder=InlineRecorder(), tool_threads=CallerThread(), own_thread=False)
+        self._enter(execution)
+        await self._execute(execution)
+
+    def shutdown(self, grace_seconds: float) -> None:
+        """Let the runs of this process go on for `grace_seconds`, end those that did not end, and save everything."""
+        if not self._wait_for_runs(grace_seconds):
+            with self._lock:
+                remaining = list(self._live.values())
+            logger.warning("%d runs are ended because the process stops.", len(remaining))
+            for execution in remaining:
+                execution.cancel(for_shutdown=True)
+            self._wait_for_runs(CANCEL_SECONDS)
+        self.watcher.stop()
+        self.recorder.stop()
+
+    def tool_threads(self) -> "ToolThreads":
+        from django_pydantic_agent.agents.tools import ToolThreads
+
+        with self._lock:
+            if self._tool_threads is None:
+                self._tool_threads = ToolThreads(agent_settings.TOOL_THREADS)
+            return self._tool_threads
+
+    def _log(self, run: StoredRun, store: RunStore) -> LiveLog:
+        key = (id(store), run.key)
+        with self._lock:
+            execution = self._live.get(key)
+            if execution is not None:
+                return execution.log
+            if key in self._recent:
+                return self._recent[key]
+        if not run.status.is_live:
+            return LiveLog(store, run.key, last_seq=run.last_seq, status=run.status)
+        return self.watcher.watch(store, run)
+
+    def _enter(self, execution: "Execution") -> None:
+        with self._lock:
+            self._live[execution.key] = execution
+
+    def _leave(self, execution: "Execution") -> None:
+        with self._lock:
+            del self._live[execution.key]
+            self._recent[execution.key] = execution.log
+            while len(self._recent) > RECENT_LOGS:
+                self._recent.popitem(last=False)
+            self._all_ended.notify_all()
+
+    def _wait_for_runs(self, seconds: float) -> bool:
+        with self._all_ended:
+            return self._all_ended.wait_for(lambda: not self._live, seconds)
+
+    async def _execute(self, execution: "Execution") -> None:
+        try:
+            await execution.run()
+        except Exception:
+            logger.exception("Run %r could not be brought to an end.", execution.run_id)
+        finally:
+            self._leave(execution)
+
+    def _spawn(self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = loop.create_task(coroutine, context=Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="agent-engine", daemon=True).start()
+            return self._loop
+
+
+_engine: Engine | None = None
+_engine_lock = threading.Lock()
+
+
+def get_engine() -> Engine:
+    """Return this process's engine, made on first use. A forked process gets one of its own."""
+    global _engine
+    with _engine_lock:
+        if _engine is None:
+            _engine = Engine()
+        return _engine
+
+
+def shutdown_engine(grace_seconds: float | None = None) -> None:
+    """End this process's engine, if it has one, within SHUTDOWN_GRACE_SECONDS or `grace_seconds`."""
+    global _engine
+    with _engine_lock:
+        engine, _engine = _engine, None
+    if engine is not None:
+        engine.shutdown(agent_settings.SHUTDOWN_GRACE_SECONDS if grace_seconds is None else grace_seconds)
+
+
+def _forget_engine() -> None:
+    global _engine, _engine_lock
+    _engine = None
+    _engine_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_engine)
+atexit.register(shutdown_engine)

@@ -1,0 +1,53 @@
+"""Following a run: what its log holds behind a cursor, then what comes live, without a seam."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from django_pydantic_agent.runs.live_log import Batch, LiveLog
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Follower:
+    """A viewer of one run, iterated with `async for` or with `for`.
+
+    Yields `Batch`es of committed frames behind seq `after`, and a batch without frames whenever `idle_seconds` passed
+    in silence. Ends behind the terminal frame. Between two batches it holds no thread and no database connection.
+    """
+
+    log: LiveLog
+    readers: Executor
+    after: int = 0
+    idle_seconds: float
+
+    async def __aiter__(self) -> AsyncIterator[Batch]:
+        after, loop = self.after, asyncio.get_running_loop()
+        while True:
+            frames = self.log.read(after)
+            if frames is None:
+                frames = await loop.run_in_executor(self.readers, self.log.read_stored, after)
+                if not frames:
+                    return
+            if frames:
+                yield Batch(after + 1, frames)
+                after += len(frames)
+            elif self.log.ended and after >= self.log.last_seq:
+                return
+            elif not await self.log.wait_async(after, self.idle_seconds):
+                yield Batch(after + 1)
+
+    def __iter__(self) -> Iterator[Batch]:
+        after = self.after
+        while True:
+            frames = self.log.read(after)
+            if frames is None:
+                frames = self.log.read_stored(after)
+                if not frames:
+                    return
+            if frames:
+                yield Batch(after + 1, frames)
+                after += len(frames)
+            elif self.log.ended and after >= self.log.last_seq:
+                return
+            elif not self.log.wait(after, self.idle_seconds):
+                yield Batch(after + 1)

@@ -1,0 +1,180 @@
+"""The committed log of a run, as the viewers of one process see it."""
+
+import asyncio
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+from django_pydantic_agent.conf import agent_settings
+from django_pydantic_agent.connections import release_connections
+from django_pydantic_agent.runs.states import RunStatus
+from django_pydantic_agent.stores.base import RunStore
+
+READ_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Consecutive frames, the first of them under `first_seq`. Without frames: nothing came for a while."""
+
+    first_seq: int
+    frames: list[bytes] = field(default_factory=list)
+
+
+class LiveLog:
+    """The newest frames of a run in memory, the others in its store.
+
+    Who learns of committed frames publishes them. A viewer keeps nothing here but its cursor: it reads what follows the
+    cursor, from memory or from the store, so that there is no hand-over in which a frame could be lost or doubled, and
+    a slow viewer holds nothing up.
+    """
+
+    def __init__(self, store: RunStore, key: int, *, last_seq: int, status: RunStatus) -> None:
+        self.store = store
+        self.key = key
+        self.last_seq = last_seq
+        self.status = status
+        self._is_gone = False
+        self._tail: deque[Batch] = deque()
+        self._tail_bytes = 0
+        self._changed = threading.Condition()
+        self._bells: set[LoopBell] = set()
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can come behind `last_seq`."""
+        return self._is_gone or not self.status.is_live
+
+    def publish(self, first_seq: int, frames: list[bytes], status: RunStatus | None) -> None:
+        """Show committed frames, and the status that the last of them brings."""
+        with self._changed:
+            self._tail.append(Batch(first_seq, frames))
+            self._tail_bytes += sum(map(len, frames))
+            while self._tail_bytes > agent_settings.LIVE_TAIL_BYTES and len(self._tail) > 1:
+                self._tail_bytes -= sum(map(len, self._tail.popleft().frames))
+            self.last_seq = first_seq + len(frames) - 1
+            self.status = status or self.status
+            self._announce()
+
+    def advance(self, last_seq: int, status: RunStatus) -> None:
+        """Learn from the store how far a run has come that executes elsewhere."""
+        with self._changed:
+            if last_seq != self.last_seq or status is not self.status:
+                self.last_seq, self.status = last_seq, status
+                self._announce()
+
+    def vanish(self) -> None:
+        """Learn that the run was deleted."""
+        with self._changed:
+            self._is_gone = True
+            self._announce()
+
+    def read(self, after: int) -> list[bytes] | None:
+        """Return the frames behind seq `after`, or None where only the store has the next of them."""
+        newer: list[Batch] = []
+        with self._changed:
+            if after >= self.last_seq:
+                return []
+            for batch in reversed(self._tail):
+                newer.append(batch)
+                if batch.first_seq <= after + 1:
+                    break
+            else:
+                return None
+        oldest = newer.pop()
+        frames = oldest.frames[after + 1 - oldest.first_seq :]
+        for batch in reversed(newer):
+            frames += batch.frames
+        return frames
+
+    def read_stored(self, after: int) -> list[bytes]:
+        """Return frames behind seq `after` from the store and let go of the connection."""
+        try:
+            return self.store.read_frames(self.key, after=after, max_bytes=READ_BYTES)
+        finally:
+            release_connections()
+
+    def wait(self, after: int, seconds: float) -> bool:
+        """Block until something is behind seq `after` or nothing ever will be; False where `seconds` passed."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._has_news(after), seconds)
+
+    async def wait_async(self, after: int, seconds: float) -> bool:
+        """Do as `wait` does without blocking the event loop."""
+        bell = LoopBell.of_running_loop()
+        with self._changed:
+            if self._has_news(after):
+                return True
+            future = bell.expect(self)
+            self._bells.add(bell)
+        try:
+            async with asyncio.timeout(seconds):
+                await future
+        except TimeoutError:
+            return False
+        finally:
+            bell.forget(self, future)
+        return True
+
+    def _has_news(self, after: int) -> bool:
+        return self.last_seq > after or self.ended
+
+    def _announce(self) -> None:
+        self._changed.notify_all()
+        bells, self._bells = self._bells, set()
+        for bell in bells:
+            bell.ring(self)
+
+
+class LoopBell:
+    """Wakes the viewers of one event loop: however many there are and however much came, with one call into the loop."""
+
+    _by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, "LoopBell"] = WeakKeyDictionary()
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._expecting: dict[LiveLog, set[asyncio.Future[None]]] = {}
+        self._rung: set[LiveLog] = set()
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of_running_loop(cls) -> "LoopBell":
+        loop = asyncio.get_running_loop()
+        bell = cls._by_loop.get(loop)
+        if bell is None:
+            bell = cls._by_loop[loop] = cls(loop)
+        return bell
+
+    def expect(self, log: LiveLog) -> asyncio.Future[None]:
+        """Return a future that is done once `log` has changed. Called in the loop."""
+        future = self._loop.create_future()
+        self._expecting.setdefault(log, set()).add(future)
+        return future
+
+    def forget(self, log: LiveLog, future: asyncio.Future[None]) -> None:
+        """Drop a future that nobody waits for any more. Called in the loop."""
+        expecting = self._expecting.get(log)
+        if expecting is not None:
+            expecting.discard(future)
+            if not expecting:
+                del self._expecting[log]
+
+    def ring(self, log: LiveLog) -> None:
+        """Tell the loop that `log` has changed. Called from any thread."""
+        with self._lock:
+            is_first = not self._rung
+            self._rung.add(log)
+        if is_first:
+            try:
+                self._loop.call_soon_threadsafe(self._wake)
+            except RuntimeError:  # the loop is closed, its viewers are gone
+                self._rung.clear()
+
+    def _wake(self) -> None:
+        with self._lock:
+            rung, self._rung = self._rung, set()
+        for log in rung:
+            for future in self._expecting.pop(log, ()):
+                if not future.done():
+                    future.set_result(None)

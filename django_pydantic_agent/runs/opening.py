@@ -1,0 +1,53 @@
+"""How a run begins: the row and the first frame that are written before anything executes."""
+
+import time
+
+from ag_ui.core import RunAgentInput, RunStartedEvent
+from pydantic_core import to_json
+
+from django_pydantic_agent.log.accept import new_messages
+from django_pydantic_agent.log.frames import encode, storable_value
+from django_pydantic_agent.runs.plan import RunPlan
+from django_pydantic_agent.stores.base import NewRun
+
+
+def new_run(plan: RunPlan) -> NewRun:
+    """Return the run of `plan` as it is written at acceptance."""
+    run_input, parent = plan.run_input, plan.source
+    return NewRun(
+        owner=plan.request.owner,
+        scope=plan.scope,
+        run_id=run_input.run_id,
+        thread_id=run_input.thread_id,
+        server=plan.config.server,
+        input=_stored_input(run_input),
+        digest=plan.digest,
+        protocol=plan.protocol,
+        message_ids=[message.id for message in run_input.messages],
+        first_frame=encode(run_started(plan)),
+        parent=parent,
+    )
+
+
+def run_started(plan: RunPlan) -> RunStartedEvent:
+    """Return the first event of a run; of what was posted it repeats the new messages only."""
+    run_input = plan.run_input
+    return RunStartedEvent(
+        thread_id=run_input.thread_id,
+        run_id=run_input.run_id,
+        parent_run_id=plan.source.run_id if plan.source else None,
+        timestamp=int(time.time() * 1000),
+        input=RunAgentInput(
+            thread_id=run_input.thread_id,
+            run_id=run_input.run_id,
+            messages=list(new_messages(run_input.messages)),
+            state={},
+            tools=[],
+            context=[],
+            forwarded_props={},
+        ),
+    )
+
+
+def _stored_input(run_input: RunAgentInput) -> bytes:
+    return to_json(storable_value(run_input.model_dump(mode="json", by_alias=True)))

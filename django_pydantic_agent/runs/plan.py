@@ -1,0 +1,49 @@
+"""What is to be run: a mount without its HTTP half, and one run of it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django_pydantic_agent.runs.request import RunRequest
+from django_pydantic_agent.stores.base import RunStore, StoredRun
+
+if TYPE_CHECKING:
+    from ag_ui.core import RunAgentInput
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentConfig:
+    """How the runs of one mount are made. `run_timeout` is in seconds; hooks may be synchronous or not.
+
+    `source` is a `ToolRegistry`, a pydantic-ai Agent, or a callable without arguments that returns one. `step_store` is
+    a factory `RunRequest -> StepStore`; the harness is imported only where there is one.
+    """
+
+    source: Any
+    server: str
+    model: Any = None
+    instructions: Any = None
+    model_settings: Any = None
+    usage_limits: Any = None
+    run_timeout: float | None = None
+    model_for_request: Callable[[RunRequest], Any] | None = None
+    instructions_for_request: Callable[[RunRequest], Any] | None = None
+    deps_factory: Callable[[RunRequest], Any] | None = None
+    toolsets: Sequence[Any] = ()
+    capabilities: Sequence[Any] = ()
+    step_store: Callable[[Any], Any] | None = None
+    executor: str = "default"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPlan:
+    """One run that was accepted. `source` is the run it continues; `digest` tells apart what was posted."""
+
+    config: AgentConfig
+    request: RunRequest
+    run_input: "RunAgentInput"
+    store: RunStore
+    digest: str
+    scope: str = ""
+    source: StoredRun | None = None
+    protocol: str = ""

@@ -1,0 +1,307 @@
+"""The only writer of live runs: what they queue is committed in groups, then shown to viewers."""
+
+import asyncio
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from asgiref.sync import sync_to_async
+
+from django_pydantic_agent.conf import agent_settings
+from django_pydantic_agent.connections import release_connections
+from django_pydantic_agent.exceptions import LeaseLost, StoreUnavailable
+from django_pydantic_agent.runs.live_log import LiveLog
+from django_pydantic_agent.stores.base import Ending, LedgerChange, RunStore, RunWrite, StoredRun
+
+logger = logging.getLogger(__name__)
+
+# The pause after a commit, in seconds, and as a multiple of the time the commit took: short while commits are quick, so
+# that viewers wait little; long when they are not, so that writing never takes the process over.
+SHORTEST_PAUSE = 0.004
+PAUSE_PER_COMMIT = 5.0
+LONGEST_PAUSE = 0.1
+
+FIRST_RETRY = 0.05
+LONGEST_RETRY = 1.0
+IDLE_SECONDS = 5.0
+
+
+@dataclass(slots=True)
+class CommitTimes:
+    """How often a run was committed, the longest commit in seconds, and the tries that failed."""
+
+    count: int = 0
+    longest: float = 0.0
+    retries: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Journal:
+    """What one live run queues for writing.
+
+    `append`, `write` and `end` only queue. `settled` waits until all of it is committed and raises why it never will
+    be: `LeaseLost`, `StoreUnavailable` or `UnstorableWrite`. After the last two the run can still say how it ended.
+    """
+
+    recorder: "Recorder"
+    store: RunStore
+    log: LiveLog
+    key: int
+    run_id: str
+    epoch: int
+    next_seq: int
+    pending: RunWrite | None = None
+    pending_bytes: int = 0
+    begun: bool = False
+    failure: Exception | None = None
+    is_dead: bool = False
+    waiters: list[asyncio.Future[None]] = field(default_factory=list)
+    in_flight: list[asyncio.Future[None]] | None = None
+    times: CommitTimes = field(default_factory=CommitTimes)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits that the run should wait too."""
+        return self.pending_bytes > agent_settings.PENDING_BYTES
+
+    def append(self, frame: bytes) -> None:
+        """Queue a frame under the next seq."""
+        with self.recorder.lock:
+            self._open_write().frames.append(frame)
+            self.next_seq += 1
+            self.pending_bytes += len(frame)
+        self.recorder.wake()
+
+    def write(self, change: LedgerChange) -> None:
+        """Queue a change of the ledger; dropped once the store has refused one, because rows would be missing."""
+        with self.recorder.lock:
+            if self.failure is None:
+                self._open_write().ledger.append(change)
+                self.pending_bytes += change.size
+        self.recorder.wake()
+
+    async def settled(self) -> None:
+        """Wait until everything queued so far is committed."""
+        await self.recorder.flush(self)
+        if self.failure is not None:
+            raise self.failure
+
+    async def end(self, frame: bytes, ending: Ending) -> bool:
+        """Write the terminal frame and the end of the run in one transaction; False where that was not possible."""
+        with self.recorder.lock:
+            write = self._open_write()
+            write.frames.append(frame)
+            write.ending = ending
+            self.next_seq += 1
+        self.recorder.wake()
+        await self.recorder.flush(self)
+        return self.log.ended
+
+    def _open_write(self) -> RunWrite:
+        if self.pending is None:
+            self.pending = RunWrite(key=self.key, epoch=self.epoch, first_seq=self.next_seq, begins=not self.begun)
+            self.begun = True
+            self.recorder.dirty.append(self)
+        return self.pending
+
+
+class Recorder:
+    """Commits what the journals of one process queue, all of them in one transaction, from a thread of its own."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.dirty: list[Journal] = []
+        self._work = threading.Event()
+        self._urgent = threading.Event()
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+
+    def open(self, store: RunStore, run: StoredRun, log: LiveLog) -> Journal:
+        """Return the journal of a run that this process executes from now on."""
+        return Journal(
+            recorder=self,
+            store=store,
+            log=log,
+            key=run.key,
+            run_id=run.run_id,
+            epoch=run.epoch,
+            next_seq=run.last_seq + 1,
+        )
+
+    def wake(self) -> None:
+        """Have the thread look for work, starting it on first use."""
+        if not self._work.is_set():
+            self._work.set()
+            if self._thread is None:
+                self._start()
+
+    async def flush(self, journal: Journal) -> None:
+        """Wait until what `journal` queued so far is committed or given up."""
+        with self.lock:
+            if journal.pending is not None:
+                waiters = journal.waiters
+            elif journal.in_flight is not None:
+                waiters = journal.in_flight
+            else:
+                return
+            future = asyncio.get_running_loop().create_future()
+            waiters.append(future)
+        self._urgent.set()
+        await future
+
+    def stop(self) -> None:
+        """Commit what is queued and end the thread."""
+        self._stopping = True
+        self._urgent.set()
+        self._work.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _start(self) -> None:
+        with self.lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="agent-recorder", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        pause = 0.0
+        while True:
+            if not self._work.wait(IDLE_SECONDS):
+                release_connections()
+                continue
+            if pause and not self._stopping:
+                self._urgent.wait(pause)
+            started = time.monotonic()
+            if self._commit_queued():
+                pause = min(max(SHORTEST_PAUSE, (time.monotonic() - started) * PAUSE_PER_COMMIT), LONGEST_PAUSE)
+            elif self._stopping:
+                break
+            else:
+                pause = 0.0
+        release_connections()
+
+    def _commit_queued(self) -> bool:
+        """Commit everything that is queued; False where nothing was."""
+        groups: dict[int, list[tuple[Journal, RunWrite]]] = defaultdict(list)
+        with self.lock:
+            journals, self.dirty = self.dirty, []
+            self._urgent.clear()
+            if not journals and not self._stopping:
+                self._work.clear()
+            for journal in journals:
+                groups[id(journal.store)].append((journal, self._take(journal)))
+        for group in sorted(groups.values(), key=lambda group: group[0][0].store.durable):
+            self._commit_group(sorted(group, key=lambda pair: pair[0].key))
+        return bool(groups)
+
+    @staticmethod
+    def _take(journal: Journal) -> RunWrite:
+        """Move what a journal has queued into flight. The lock is held."""
+        write = journal.pending
+        assert write is not None
+        journal.pending = None
+        journal.pending_bytes = 0
+        journal.in_flight, journal.waiters = journal.waiters, []
+        return write
+
+    def _commit_group(self, group: Sequence[tuple[Journal, RunWrite]]) -> None:
+        """Commit what the runs of one store queued, for as long as the store is away again and again."""
+        alive = [pair for pair in group if not pair[0].is_dead]
+        store, writes = group[0][0].store, [write for _, write in alive]
+        deadline = time.monotonic() + agent_settings.STORE_PATIENCE_SECONDS
+        retry = FIRST_RETRY
+        while True:
+            started = time.monotonic()
+            try:
+                results = store.commit(writes) if writes else []
+                break
+            except StoreUnavailable as error:
+                release_connections()
+                for journal, _ in alive:
+                    journal.times.retries += 1
+                if self._stopping:
+                    logger.exception("The store is unavailable while the process ends; what was queued is lost.")
+                    results = [error] * len(alive)
+                    break
+                if time.monotonic() > deadline:
+                    self._lose_patience(alive, error)
+                logger.warning("The store is unavailable; the commit is tried again in %.2f seconds.", retry)
+                time.sleep(retry)
+                retry = min(retry * 2, LONGEST_RETRY)
+            except Exception as error:
+                logger.exception("The store failed where it should have said why.")
+                results = [error] * len(alive)
+                break
+        took = time.monotonic() - started
+        for (journal, write), error in zip(alive, results, strict=True):
+            journal.times.count += 1
+            journal.times.longest = max(journal.times.longest, took)
+            self._settle(journal, write, error)
+        self._answer([journal for journal, _ in group])
+
+    def _settle(self, journal: Journal, write: RunWrite, error: Exception | None) -> None:
+        """Show what was committed, or note why it was not."""
+        if error is not None:
+            logger.error("Run %r cannot be saved any more.", journal.run_id, exc_info=error)
+            with self.lock:
+                journal.failure = error
+                if journal.pending is not None:
+                    journal.pending.ledger.clear()
+            if isinstance(error, LeaseLost | StoreUnavailable) or not self._save_frames(journal, write):
+                journal.is_dead = True
+                return
+        if write.frames:
+            journal.log.publish(write.first_seq, write.frames, write.ending.status if write.ending else None)
+
+    @staticmethod
+    def _save_frames(journal: Journal, write: RunWrite) -> bool:
+        """Save a write without the ledger rows that the store refused, so that the log has no hole."""
+        write.ledger = []
+        try:
+            return journal.store.commit([write]) == [None]
+        except Exception:
+            logger.exception("The frames of run %r cannot be saved either.", journal.run_id)
+            return False
+
+    def _lose_patience(self, pairs: Sequence[tuple[Journal, RunWrite]], error: StoreUnavailable) -> None:
+        """Have the runs end; what they queued is kept and written once it can be."""
+        with self.lock:
+            for journal, _ in pairs:
+                journal.failure = journal.failure or error
+        self._answer([journal for journal, _ in pairs])
+
+    def _answer(self, journals: Sequence[Journal]) -> None:
+        """Wake those who wait for what was in flight, with one call into each of their loops."""
+        by_loop: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = defaultdict(list)
+        with self.lock:
+            for journal in journals:
+                for future in journal.in_flight or ():
+                    by_loop[future.get_loop()].append(future)
+                journal.in_flight = None
+        for loop, futures in by_loop.items():
+            loop.call_soon_threadsafe(_resolve, futures)
+
+
+class InlineRecorder(Recorder):
+    """Commits in the thread and on the connection of whoever started the run, whenever the run waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stopping = True
+
+    def wake(self) -> None:
+        pass
+
+    async def flush(self, journal: Journal) -> None:
+        await sync_to_async(self._commit_queued)()
+
+
+def _resolve(futures: Sequence[asyncio.Future[None]]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)
+
+

@@ -1,0 +1,152 @@
+"""Runs in the memory of one process: for projects without the store app, and for visitors without an identity."""
+
+import itertools
+import threading
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from django_pydantic_agent.exceptions import LeaseLost, RunIdTaken
+from django_pydantic_agent.ownership import Owner
+from django_pydantic_agent.runs.states import RunStatus
+from django_pydantic_agent.stores.base import NewRun, RunPage, RunQuery, RunStore, RunWrite, StoredRun
+
+ENDED_RUNS = 256
+"""How many runs are remembered after their end."""
+
+RunName = tuple[Owner, str, str]
+
+
+@dataclass(slots=True)
+class _Entry:
+    run: StoredRun
+    input: bytes
+    message_ids: list[str]
+    frames: list[bytes]
+    parent: int | None = None
+
+
+class MemoryRunStore(RunStore):
+    """Keeps runs until the process ends, the ended ones until `ENDED_RUNS` newer ones have ended."""
+
+    durable = False
+
+    def __init__(self) -> None:
+        self._keys = itertools.count(1)
+        self._lock = threading.RLock()
+        self._entries: dict[int, _Entry] = {}
+        self._names: dict[RunName, int] = {}
+        self._ended: list[int] = []
+
+    def create(self, new: NewRun, *, on_commit: Callable[[StoredRun], None]) -> StoredRun:
+        with self._lock:
+            name = None if new.owner is None else (new.owner, new.scope, new.run_id)
+            if name in self._names:
+                raise RunIdTaken(self._entries[self._names[name]].run)
+            run = StoredRun(
+                key=next(self._keys),
+                owner=new.owner,
+                scope=new.scope,
+                run_id=new.run_id,
+                thread_id=new.thread_id,
+                server=new.server,
+                status=RunStatus.QUEUED,
+                digest=new.digest,
+                started_at=datetime.now(UTC),
+                parent_run_id=new.parent.run_id if new.parent else None,
+            )
+            self._entries[run.key] = _Entry(
+                run, new.input, list(new.message_ids), [new.first_frame], new.parent.key if new.parent else None
+            )
+            if name is not None:
+                self._names[name] = run.key
+        on_commit(run)
+        return run
+
+    def get(self, *, owner: Owner | None, scope: str, run_id: str) -> StoredRun | None:
+        with self._lock:
+            key = None if owner is None else self._names.get((owner, scope, run_id))
+            return None if key is None else self._entries[key].run
+
+    def page(self, *, owner: Owner | None, scope: str, query: RunQuery) -> RunPage:
+        with self._lock:
+            newest_first = [self._entries[key].run for name, key in self._names.items() if name[:2] == (owner, scope)]
+        runs = [run for run in sorted(newest_first, key=lambda run: -run.key) if _matches(run, query)]
+        if query.limit and len(runs) > query.limit:
+            runs = runs[: query.limit]
+            return RunPage(runs, next=str(runs[-1].key))
+        return RunPage(runs)
+
+    def input(self, key: int) -> bytes:
+        return self._entries[key].input
+
+    def lineage_message_ids(self, key: int) -> set[str]:
+        ids: set[str] = set()
+        with self._lock:
+            ancestor: int | None = key
+            while ancestor is not None and (entry := self._entries.get(ancestor)) is not None:
+                ids.update(entry.message_ids)
+                ancestor = entry.parent
+        return ids
+
+    def read_frames(self, key: int, *, after: int, max_bytes: int) -> list[bytes]:
+        with self._lock:
+            entry = self._entries.get(key)
+            frames = entry.frames[after:] if entry else []
+        size, kept = 0, 0
+        for frame in frames:
+            size += len(frame)
+            kept += 1
+            if size >= max_bytes:
+                break
+        return frames[:kept]
+
+    def progress(self, keys: Collection[int]) -> dict[int, tuple[int, RunStatus]]:
+        with self._lock:
+            found = [self._entries[key].run for key in keys if key in self._entries]
+        return {run.key: (run.last_seq, run.status) for run in found}
+
+    def commit(self, writes: Sequence[RunWrite]) -> list[Exception | None]:
+        with self._lock:
+            return [self._commit(write) for write in writes]
+
+    def tidy(self, key: int) -> None:
+        """Forget the runs that ended longest ago."""
+        with self._lock:
+            self._ended.append(key)
+            for old in self._ended[:-ENDED_RUNS]:
+                run = self._entries.pop(old).run
+                if run.owner is not None:
+                    del self._names[run.owner, run.scope, run.run_id]
+            del self._ended[:-ENDED_RUNS]
+
+    def _commit(self, write: RunWrite) -> Exception | None:
+        entry = self._entries[write.key]
+        run = entry.run
+        if run.epoch != write.epoch or not run.status.is_live or run.last_seq != write.first_seq - 1:
+            return LeaseLost(f"run {run.run_id!r} is not at seq {write.first_seq - 1} of epoch {write.epoch}")
+        entry.frames += write.frames
+        changed = replace(run, last_seq=run.last_seq + len(write.frames))
+        if write.begins:
+            changed = replace(changed, status=RunStatus.RUNNING)
+        if write.ending is not None:
+            entry.message_ids += write.ending.message_ids
+            changed = replace(
+                changed,
+                status=write.ending.status,
+                finished_at=datetime.now(UTC),
+                error=write.ending.error,
+                interrupts=list(write.ending.interrupts),
+                pending_interrupts=len(write.ending.interrupts),
+            )
+        entry.run = changed
+        return None
+
+
+def _matches(run: StoredRun, query: RunQuery) -> bool:
+    return (
+        (query.cursor is None or run.key < int(query.cursor))
+        and (query.thread_id is None or run.thread_id == query.thread_id)
+        and (query.status is None or run.status == query.status)
+        and (query.text is None or query.text.casefold() in f"{run.run_id} {run.preview or ''}".casefold())
+    )

@@ -1,0 +1,1 @@
+"""What projects and this one test with: scripted models and conformance suites."""

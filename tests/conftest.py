@@ -1,0 +1,63 @@
+"""Which tests a run takes: those of its database, and what the machine can run.
+
+What is missing skips a test and says why. With REQUIRE_ALL=1, as in CI, every skip is a failure instead, and the tests
+of another database are left to the run on that database.
+"""
+
+import os
+import shutil
+from collections.abc import Generator
+
+import pytest
+from django.conf import settings
+
+pytest_plugins = ["tests.servers"]
+
+REQUIRE_ALL = os.environ.get("REQUIRE_ALL", "0") != "0"
+DATABASES = {"sqlite": "sqlite3", "postgres": "postgresql", "mariadb": "mysql"}
+PROGRAMS = {"node": ("node", "npm"), "browser": ("node", "npm", "chromium")}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Run `anyio` tests on asyncio, the loop that Django's handlers use."""
+    return "asyncio"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    engine = settings.DATABASES["default"]["ENGINE"].rpartition(".")[2]
+    deselected = []
+    for item in items:
+        marks = {mark.name for mark in item.iter_markers()}
+        databases = sorted(marks & DATABASES.keys())
+        if databases and engine not in {DATABASES[name] for name in databases}:
+            item.add_marker(pytest.mark.skip(reason=f"needs TEST_DATABASE={' or '.join(databases)}"))
+            deselected.append(item)
+        for mark in sorted(marks & PROGRAMS.keys()):
+            missing = [program for program in PROGRAMS[mark] if shutil.which(program) is None]
+            if missing:
+                item.add_marker(pytest.mark.skip(reason=f"not installed: {', '.join(missing)}"))
+    if REQUIRE_ALL and deselected:
+        config.hook.pytest_deselected(items=deselected)
+        items[:] = [item for item in items if item not in deselected]
+
+
+def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if REQUIRE_ALL and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"{reason}, and REQUIRE_ALL is set"
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    _refuse_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    _refuse_skip(report)
+    return report
