@@ -8,3 +8,8 @@ class DjangoAGUIConfig(AppConfig):
 
     def ready(self) -> None:
         from django_ag_ui import checks  # noqa: F401
+        from django_pydantic_agent import checks as agent_checks  # noqa: F401
+        from django_pydantic_agent.runs.drain import drain_on_sigterm
+
+        drain_on_sigterm()
+        from django_pydantic_agent import checks as engine_checks  # noqa: F401

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from typing import Any
 
 from django.conf import settings
+
+from django_pydantic_agent.conf import suggestion
 
 SETTING = "DJANGO_AG_UI"
 
@@ -69,9 +70,3 @@ def value_fault(key: str, value: Any) -> str | None:
     if value < 0 or (value == 0 and key not in _MAY_BE_ZERO):
         return f"must be {'0 or more' if key in _MAY_BE_ZERO else 'more than 0'}, not {value!r}"
     return None
-
-
-def suggestion(key: str, known: Mapping[str, Any] | list[str]) -> str:
-    """Return a clause that names the nearest of `known`, empty where nothing is near."""
-    nearest = get_close_matches(key, known, n=1)
-    return f"; did you mean {nearest[0]!r}?" if nearest else ""

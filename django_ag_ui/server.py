@@ -115,16 +115,19 @@ class AGUIServer:
         """Return the routes of this mount; a subclass may put its own in front."""
         from django_ag_ui.api import runs, tools, views
 
+        def route(pattern: str, view: type[views.AGUIView], name: str) -> URLPattern:
+            return path(pattern, views.non_atomic(view.as_view(server=self)), name=name)
+
         patterns = [
-            path("", runs.AgentView.as_view(server=self), name="agent"),
-            path("tools/", tools.ToolsView.as_view(server=self), name="tools"),
-            path("runs/<str:run>/", runs.RunView.as_view(server=self), name="run"),
+            route("", runs.AgentView, "agent"),
+            route("tools/", tools.ToolsView, "tools"),
+            route("runs/<str:run>/", runs.RunView, "run"),
         ]
         if self.step_store is not None:
             patterns += [
-                path("runs/", runs.RunsView.as_view(server=self), name="runs"),
-                path("resume/<str:run>/", runs.ContinueView.as_view(server=self), name="resume"),
-                path("fork/<str:run>/", runs.ContinueView.as_view(server=self), name="fork"),
+                route("runs/", runs.RunsView, "runs"),
+                route("resume/<str:run>/", runs.ContinueView, "resume"),
+                route("fork/<str:run>/", runs.ContinueView, "fork"),
             ]
         return [*patterns, re_path(r"^[\s\S]*$", views.unknown_route)]
 

@@ -1,6 +1,7 @@
 """The `DJANGO_PYDANTIC_AGENT` setting: defaults, and what a project changed of them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
@@ -61,3 +62,9 @@ class _Settings:
 
 
 agent_settings = _Settings()
+
+
+def suggestion(key: str, known: Iterable[str]) -> str:
+    """Return a clause that names the nearest of `known`, empty where nothing is near."""
+    nearest = get_close_matches(key, list(known), n=1)
+    return f"; did you mean {nearest[0]!r}?" if nearest else ""

@@ -117,7 +117,7 @@ class Peer:
         connection = self.stack.enter_context(self.listener.accept()[0])
         connection.settimeout(10)
         received = connection.recv(65536)
-        while not received.endswith((b"\r\n\r\n", b"}")):
+        while not (received.endswith(b"}") if "json_body" in options else received.endswith(b"\r\n\r\n")):
             received += connection.recv(65536)
         connection.sendall(head)
         return self.stack.enter_context(waiting.result()), connection, received

@@ -30,7 +30,7 @@ def loaded(program: str, settings_module: str, *names: str) -> list[str]:
     result = subprocess.run(
         [sys.executable, "-c", program + REPORT, *names],
         cwd=ROOT,
-        env=os.environ | {"DJANGO_SETTINGS_MODULE": settings_module},
+        env=os.environ | {"DJANGO_SETTINGS_MODULE": settings_module, "TEST_DATABASE": "sqlite"},
         capture_output=True,
         text=True,
     )

@@ -46,6 +46,7 @@ if ! { new_enough "$venv/bin/python" && "$venv/bin/python" -m pip --version >/de
 apt install python3-venv), then run this again."
 fi
 
+echo "Installing the requirements into $venv"
 "$venv/bin/python" -m pip install -qq --disable-pip-version-check --upgrade --constraint constraints.txt pip
 "$venv/bin/python" -m pip install -qq --disable-pip-version-check --constraint constraints.txt --group "$group" \
     --editable ".[harness,code-mode,channels,celery,spectacular,postgres]"

@@ -85,5 +85,3 @@ def _identity(request: HttpRequest, user: Any) -> tuple[Any, Any]:
         return user.pk, None
     session = getattr(request, "session", None)
     return None, session.get(BUCKET_SESSION_KEY) if session is not None else None
-
-

@@ -68,7 +68,6 @@ class Unavailable(exceptions.APIException):
     status_code = status.HTTP_503_SERVICE_UNAVAILABLE
     default_detail = "the store cannot be reached"
     default_code = "storage_unavailable"
-    wait = 1
 
 
 def error_response(exc: Exception, context: dict[str, Any]) -> Response:
@@ -81,8 +80,8 @@ def error_response(exc: Exception, context: dict[str, Any]) -> Response:
     headers = {}
     if header := getattr(known, "auth_header", None):
         headers["WWW-Authenticate"] = header
-    if isinstance(known, exceptions.Throttled | Unavailable):
-        headers["Retry-After"] = str(max(1, math.ceil(known.wait or 1)))
+    if known.status_code in (status.HTTP_429_TOO_MANY_REQUESTS, status.HTTP_503_SERVICE_UNAVAILABLE):
+        headers["Retry-After"] = str(math.ceil(getattr(known, "wait", None) or 1))
     detail = _first(known.detail)
     return Response({"error": str(detail), "code": detail.code}, status=known.status_code, headers=headers)
 
@@ -117,9 +116,7 @@ def _internal_error(exc: Exception, context: dict[str, Any]) -> Response:
     response = Response({"error": "the server failed", "code": "internal_error"}, status=500)
     request = context["request"]._request
     got_request_exception.send(sender=None, request=request)
-    log_response(
-        "%s: %s", response.reason_phrase, request.path, response=response, request=request, exception=exc
-    )
+    log_response("%s: %s", response.reason_phrase, request.path, response=response, request=request, exception=exc)
     return response
 
 

@@ -53,7 +53,7 @@ def read_body(request: HttpRequest, limit: int) -> bytes:
                 break
         if size > limit:
             raise BodyTooLarge(limit)
-        request._body = b"".join(chunks)  # type: ignore[attr-defined]
+        request._body = b"".join(chunks)
     body: bytes = request.body
     if len(body) > limit:
         raise BodyTooLarge(limit)

@@ -1,10 +1,11 @@
 """Answers are JSON whatever the client accepts: an event-stream client must be able to read an error."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
@@ -32,10 +33,11 @@ class EventStreamRenderer(JSONRenderer):
 class FixedNegotiation(BaseContentNegotiation):
     """Take the first parser and the first renderer, so that no `Accept` header is refused."""
 
-    def select_parser(self, request: Request, parsers: Sequence[Any]) -> Any:
-        return parsers[0]
+    def select_parser(self, request: Request, parsers: Iterable[BaseParser]) -> BaseParser:
+        return next(iter(parsers))
 
     def select_renderer(
-        self, request: Request, renderers: Sequence[Any], format_suffix: str | None = None
-    ) -> tuple[Any, str]:
-        return renderers[0], renderers[0].media_type
+        self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
+    ) -> tuple[BaseRenderer, str]:
+        renderer = next(iter(renderers))
+        return renderer, renderer.media_type

@@ -7,7 +7,7 @@ RUN_SCOPE = "ag_ui_run"
 READ_SCOPE = "ag_ui_read"
 
 
-def rated_scopes(throttle_classes: Iterable[Any]) -> set[str]:
+def rated_scopes(throttles: Iterable[Any]) -> set[str]:
     """Return those of the two scopes that have a rate; DRF's ScopedRateThrottle fails on one that has none."""
-    rates = [getattr(throttle, "THROTTLE_RATES", None) or {} for throttle in throttle_classes]
+    rates = [getattr(throttle, "THROTTLE_RATES", None) or {} for throttle in throttles]
     return {scope for scope in (RUN_SCOPE, READ_SCOPE) if any(scope in known for known in rates)}

@@ -14,7 +14,13 @@ from rest_framework.settings import api_settings
 from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
-from django_ag_ui.api.authentication import HookAuthentication, check_csrf, csrf_left_to_the_mount, is_cookie_borne, loaded
+from django_ag_ui.api.authentication import (
+    HookAuthentication,
+    check_csrf,
+    csrf_left_to_the_mount,
+    is_cookie_borne,
+    loaded,
+)
 from django_ag_ui.api.exceptions import error_response
 from django_ag_ui.api.parsers import BodyParser
 from django_ag_ui.api.permissions import Authorize, RequireAuthenticated
@@ -32,8 +38,8 @@ class AGUIView(APIView):
     """A view of one mount. Authentication, permissions and throttles are the project's, all else is fixed here."""
 
     server: "AGUIServer" = None  # type: ignore[assignment]
-    parser_classes = [BodyParser]
-    renderer_classes = [JSONRenderer]
+    parser_classes = (BodyParser,)
+    renderer_classes: Sequence[type[JSONRenderer]] = (JSONRenderer,)
     content_negotiation_class = FixedNegotiation
     versioning_class = None
     metadata_class = None
@@ -42,32 +48,22 @@ class AGUIView(APIView):
     # Model permissions of the project's defaults ask for a queryset, which a mount does not have.
     _ignore_model_permissions = True
 
-    @classmethod
-    def as_view(cls, **initkwargs: Any) -> Callable[..., HttpResponseBase]:
-        """Return the view outside ATOMIC_REQUESTS: a stream outlives its request, and what is written has its own."""
-        return non_atomic(super().as_view(**initkwargs))
-
     def get_authenticators(self) -> list[BaseAuthentication]:
-        classes = self.server.authentication_classes
-        if self.server.get_user is not None:
-            return [*(item() for item in classes or ()), HookAuthentication(self.server.get_user)]
-        return [item() for item in (api_settings.DEFAULT_AUTHENTICATION_CLASSES if classes is None else classes)]
+        get_user, classes = self.server.get_user, self.server.authentication_classes
+        if get_user is None:
+            return _made("DEFAULT_AUTHENTICATION_CLASSES", classes)
+        return [*_made("DEFAULT_AUTHENTICATION_CLASSES", classes or ()), HookAuthentication(get_user)]
 
     def get_permissions(self) -> list[BasePermission]:
-        classes = self.server.permission_classes
-        permissions = [item() for item in (api_settings.DEFAULT_PERMISSION_CLASSES if classes is None else classes)]
+        permissions = _made("DEFAULT_PERMISSION_CLASSES", self.server.permission_classes)
         if self.server.require_authenticated:
             permissions.insert(0, RequireAuthenticated())
         if self.server.authorize is not None:
             permissions.append(Authorize(self.server.authorize))
         return permissions
 
-    def get_throttle_classes(self) -> Sequence[Any]:
-        classes = self.server.throttle_classes
-        return api_settings.DEFAULT_THROTTLE_CLASSES if classes is None else classes
-
     def get_throttles(self) -> list[BaseThrottle]:
-        return [item() for item in self.get_throttle_classes()]
+        return _made("DEFAULT_THROTTLE_CLASSES", self.server.throttle_classes)
 
     def get_throttle_scope(self) -> str:
         """Return the scope that this request counts in, if the project gives it a rate."""
@@ -103,15 +99,13 @@ class AGUIView(APIView):
         self.check_permissions(request)
 
     def check_throttles(self, request: Request) -> None:
-        rated = rated_scopes(self.get_throttle_classes())
+        rated = rated_scopes(self.get_throttles())
         if rated:
             scope = self.get_throttle_scope()
             self.throttle_scope = scope if scope in rated else None
         super().check_throttles(request)
 
-    def finalize_response(
-        self, request: Request, response: HttpResponseBase, *args: Any, **kwargs: Any
-    ) -> HttpResponseBase:
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         response = super().finalize_response(request, response, *args, **kwargs)
         response.headers.setdefault("Cache-Control", "private, no-cache")
         return response
@@ -139,8 +133,13 @@ class AGUIView(APIView):
         return run_store_for(self.owner)
 
 
+def _made(setting: str, classes: Sequence[Any] | None) -> list[Any]:
+    """Return an object of each of `classes`, which default to a setting of the project's REST framework."""
+    return [item() for item in (getattr(api_settings, setting) if classes is None else classes)]
+
+
 def non_atomic(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """Take a view out of ATOMIC_REQUESTS on every database."""
+    """Take a view out of ATOMIC_REQUESTS on every database: a stream outlives its request."""
     for alias in connections:
         view = transaction.non_atomic_requests(using=alias)(view)
     return view

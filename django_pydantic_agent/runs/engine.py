@@ -50,8 +50,8 @@ class Engine:
     def start(self, plan: RunPlan) -> StoredRun:
         """Write a run with its first frame and have it execute once that is committed.
 
-        Call it from synchronous code, outside an event loop. Raises `RunIdTaken`, whose `run` is the owner's earlier run
-        of this id, and `WrongTestCase` where the executor could not see the run.
+        Call it from synchronous code, outside an event loop. Raises `RunIdTaken`, whose `run` is the owner's earlier
+        run of this id, and `WrongTestCase` where the executor could not see the run.
         """
         from django_pydantic_agent.runs.opening import new_run
 
@@ -59,9 +59,7 @@ class Engine:
         executor.check(plan.store)
         return executor.start(self, plan, new_run(plan))
 
-    def follow(
-        self, run: StoredRun, *, store: RunStore, after: int = 0, idle_seconds: float = 15.0
-    ) -> Follower:
+    def follow(self, run: StoredRun, *, store: RunStore, after: int = 0, idle_seconds: float = 15.0) -> Follower:
         """Return a viewer of `run` that begins behind seq `after`."""
         return Follower(log=self._log(run, store), readers=self._readers, after=after, idle_seconds=idle_seconds)
 
@@ -69,7 +67,7 @@ class Engine:
         """Ask a run that executes in this process to stop; False where none does."""
         with self._lock:
             execution = self._live.get((id(store), run.key))
-        if execution is None:
+        if execution is None or execution.log.ended:
             return False
         execution.cancel()
         return True
@@ -93,8 +91,8 @@ class Engine:
         self._enter(execution)
         await self._execute(execution)
 
-    def shutdown(self, grace_seconds: float) -> None:
-        """Let the runs of this process go on for `grace_seconds`, end those that did not end, and save everything."""
+    def drain(self, grace_seconds: float) -> None:
+        """Let the runs of this process go on for `grace_seconds`, then end those that did not end."""
         if not self._wait_for_runs(grace_seconds):
             with self._lock:
                 remaining = list(self._live.values())
@@ -102,6 +100,9 @@ class Engine:
             for execution in remaining:
                 execution.cancel(for_shutdown=True)
             self._wait_for_runs(CANCEL_SECONDS)
+
+    def stop(self) -> None:
+        """Commit what is queued and end the engine's threads; nothing can run here any more."""
         self.watcher.stop()
         self.recorder.stop()
 
@@ -175,13 +176,20 @@ def get_engine() -> Engine:
         return _engine
 
 
-def shutdown_engine(grace_seconds: float | None = None) -> None:
-    """End this process's engine, if it has one, within SHUTDOWN_GRACE_SECONDS or `grace_seconds`."""
+def drain_engine() -> None:
+    """Drain this process's engine, if it has one, within SHUTDOWN_GRACE_SECONDS."""
+    if _engine is not None:
+        _engine.drain(agent_settings.SHUTDOWN_GRACE_SECONDS)
+
+
+def stop_engine() -> None:
+    """Drain and stop this process's engine, if it has one; the next `get_engine()` makes a new one."""
     global _engine
+    drain_engine()
     with _engine_lock:
         engine, _engine = _engine, None
     if engine is not None:
-        engine.shutdown(agent_settings.SHUTDOWN_GRACE_SECONDS if grace_seconds is None else grace_seconds)
+        engine.stop()
 
 
 def _forget_engine() -> None:
@@ -191,4 +199,4 @@ def _forget_engine() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_engine)
-atexit.register(shutdown_engine)
+atexit.register(stop_engine)

@@ -106,7 +106,9 @@ class Execution:
             instructions=prepared.instructions,
             deps=prepared.deps,
             model_settings=self.plan.config.model_settings or agent_settings.MODEL_SETTINGS,
-            usage_limits=self.plan.config.usage_limits or agent_settings.USAGE_LIMITS or UsageLimits(request_limit=None),
+            usage_limits=self.plan.config.usage_limits
+            or agent_settings.USAGE_LIMITS
+            or UsageLimits(request_limit=None),
             timeout=self.plan.config.run_timeout or agent_settings.RUN_TIMEOUT_SECONDS,
             cancellation_token=self._token,
             toolsets=prepared.toolsets,
@@ -150,9 +152,7 @@ class Execution:
             thread_id=self._run.thread_id, run_id=self.run_id, outcome=outcome, timestamp=_milliseconds()
         )
 
-    def _failed(
-        self, error: BaseException, failure: Failure | None = None
-    ) -> tuple[BaseEvent, Ending, frozenset[str]]:
+    def _failed(self, error: BaseException, failure: Failure | None = None) -> tuple[BaseEvent, Ending, frozenset[str]]:
         failure = failure or describe(error)
         logger.error("Run %r failed (%s).", self.run_id, failure.code, exc_info=error)
         event = RunErrorEvent(message=failure.message, code=failure.code, timestamp=_milliseconds())
@@ -264,9 +264,7 @@ class Execution:
         return await result if inspect.isawaitable(result) else result
 
     async def _in_thread(self, function: Callable[..., Any], *args: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(
-            self._tool_threads, copy_context().run, function, *args
-        )
+        return await asyncio.get_running_loop().run_in_executor(self._tool_threads, copy_context().run, function, *args)
 
 
 def _output_type(agent: AbstractAgent[Any, Any]) -> Any:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from django_pydantic_agent.runs.live_log import Batch, LiveLog
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Follower:
     """A viewer of one run, iterated with `async for` or with `for`.

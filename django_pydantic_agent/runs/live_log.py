@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections import deque
 from dataclasses import dataclass, field
+from typing import ClassVar
 from weakref import WeakKeyDictionary
 
 from django_pydantic_agent.conf import agent_settings
@@ -128,9 +129,9 @@ class LiveLog:
 
 
 class LoopBell:
-    """Wakes the viewers of one event loop: however many there are and however much came, with one call into the loop."""
+    """Wakes the viewers of one event loop, however many there are, with one call into the loop."""
 
-    _by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, "LoopBell"] = WeakKeyDictionary()
+    _by_loop: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, "LoopBell"]] = WeakKeyDictionary()
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

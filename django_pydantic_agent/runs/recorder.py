@@ -100,6 +100,13 @@ class Journal:
         await self.recorder.flush(self)
         return self.log.ended
 
+    def take(self) -> RunWrite | None:
+        """Move what is queued into flight. The recorder's lock is held."""
+        write, self.pending = self.pending, None
+        self.pending_bytes = 0
+        self.in_flight, self.waiters = self.waiters, []
+        return write
+
     def _open_write(self) -> RunWrite:
         if self.pending is None:
             self.pending = RunWrite(key=self.key, epoch=self.epoch, first_seq=self.next_seq, begins=not self.begun)
@@ -192,20 +199,11 @@ class Recorder:
             if not journals and not self._stopping:
                 self._work.clear()
             for journal in journals:
-                groups[id(journal.store)].append((journal, self._take(journal)))
+                if (write := journal.take()) is not None:
+                    groups[id(journal.store)].append((journal, write))
         for group in sorted(groups.values(), key=lambda group: group[0][0].store.durable):
             self._commit_group(sorted(group, key=lambda pair: pair[0].key))
         return bool(groups)
-
-    @staticmethod
-    def _take(journal: Journal) -> RunWrite:
-        """Move what a journal has queued into flight. The lock is held."""
-        write = journal.pending
-        assert write is not None
-        journal.pending = None
-        journal.pending_bytes = 0
-        journal.in_flight, journal.waiters = journal.waiters, []
-        return write
 
     def _commit_group(self, group: Sequence[tuple[Journal, RunWrite]]) -> None:
         """Commit what the runs of one store queued, for as long as the store is away again and again."""
@@ -303,5 +301,3 @@ def _resolve(futures: Sequence[asyncio.Future[None]]) -> None:
     for future in futures:
         if not future.done():
             future.set_result(None)
-
-

@@ -143,7 +143,7 @@ class RunStore(Protocol):
         ...
 
     def read_frames(self, key: int, *, after: int, max_bytes: int) -> list[bytes]:
-        """Return committed frames from seq `after + 1` on, at least one if there is one, until `max_bytes` is reached."""
+        """Return committed frames from seq `after + 1` on: one, if there is one, and more up to `max_bytes`."""
         ...
 
     def progress(self, keys: Collection[int]) -> dict[int, tuple[int, RunStatus]]:

@@ -72,18 +72,12 @@ class PrefixedStepStore:
     async def save_snapshot(self, snapshot: "ContinuableSnapshot") -> None:
         await self._store.save_snapshot(self._inward(snapshot))
 
-    async def latest_snapshot(
-        self, *, run_id: str, include_interrupted: bool = False
-    ) -> "ContinuableSnapshot | None":
+    async def latest_snapshot(self, *, run_id: str, include_interrupted: bool = False) -> "ContinuableSnapshot | None":
         return self._outward(
-            await self._store.latest_snapshot(
-                run_id=self._prefix + run_id, include_interrupted=include_interrupted
-            )
+            await self._store.latest_snapshot(run_id=self._prefix + run_id, include_interrupted=include_interrupted)
         )
 
-    async def list_snapshots(
-        self, *, run_id: str, include_interrupted: bool = False
-    ) -> "list[ContinuableSnapshot]":
+    async def list_snapshots(self, *, run_id: str, include_interrupted: bool = False) -> "list[ContinuableSnapshot]":
         snapshots = await self._store.list_snapshots(  # type: ignore[attr-defined]
             run_id=self._prefix + run_id, include_interrupted=include_interrupted
         )
@@ -93,9 +87,7 @@ class PrefixedStepStore:
         await self._store.record_tool_effect(self._inward(record))
 
     async def get_tool_effect(self, *, run_id: str, tool_call_id: str) -> "ToolEffectRecord | None":
-        return self._outward(
-            await self._store.get_tool_effect(run_id=self._prefix + run_id, tool_call_id=tool_call_id)
-        )
+        return self._outward(await self._store.get_tool_effect(run_id=self._prefix + run_id, tool_call_id=tool_call_id))
 
     async def list_unresolved_tool_effects(self, *, run_id: str) -> "list[ToolEffectRecord]":
         records = await self._store.list_unresolved_tool_effects(run_id=self._prefix + run_id)

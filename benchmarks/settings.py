@@ -1,0 +1,8 @@
+"""The test project with the mounts and views that are measured."""
+
+from tests.settings import *  # noqa: F403
+from tests.settings import INSTALLED_APPS
+
+ROOT_URLCONF = "benchmarks.urls"
+ASGI_APPLICATION = "benchmarks.asgi.application"
+INSTALLED_APPS = [*INSTALLED_APPS, "benchmarks"]

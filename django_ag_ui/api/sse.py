@@ -1,0 +1,238 @@
+"""Event streams: framing, keep-alives, what closes them, and what viewers older than AG-UI 1.0 get."""
+
+import json
+import logging
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from asgiref.sync import sync_to_async
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest, StreamingHttpResponse
+
+from django_ag_ui.conf import AGUIConfig
+from django_pydantic_agent.connections import release_connections
+
+if TYPE_CHECKING:
+    from django_ag_ui.api.access import Access
+    from django_pydantic_agent.runs.follow import Follower
+    from django_pydantic_agent.runs.live_log import Batch
+
+logger = logging.getLogger("django_ag_ui")
+
+KEEP_ALIVE = b": keep-alive\n\n"
+DETACHED = b'{"type":"RUN_ERROR","message":"The stream was closed; the run goes on.","code":"detached"}'
+REVOKED = b'{"type":"RUN_ERROR","message":"You may not follow this run any more.","code":"access_revoked"}'
+TERMINAL = (b'{"type":"RUN_FINISHED"', b'{"type":"RUN_ERROR"')
+HEADERS = {
+    "Cache-Control": "no-cache, no-transform",
+    "X-Accel-Buffering": "no",
+    # Keeps GZipMiddleware, which would hold frames back, away.
+    "Content-Encoding": "identity",
+}
+
+_checkers = ThreadPoolExecutor(2, thread_name_prefix="ag-ui-access")
+
+
+def frame_without_id(event: bytes) -> bytes:
+    """Return one event that is not part of a log, and so no place to resume from."""
+    return b"data: %s\n\n" % event
+
+
+def respond(request: HttpRequest, stream: "RunStream | FixedStream") -> StreamingHttpResponse:
+    """Return the response that streams: asynchronously under ASGI, from a plain iterator under WSGI."""
+    content = stream.asynchronous() if isinstance(request, ASGIRequest) else stream.blocking()
+    return StreamingHttpResponse(content, content_type="text/event-stream", headers=HEADERS)
+
+
+class FixedStream:
+    """A stream of a few events, all known, without ids."""
+
+    def __init__(self, events: Iterable[bytes]) -> None:
+        self._body = b"".join(map(frame_without_id, events))
+
+    async def asynchronous(self) -> AsyncIterator[bytes]:
+        yield self._body
+
+    def blocking(self) -> Iterator[bytes]:
+        yield self._body
+
+
+class RunStream:
+    """What one viewer of a run is sent.
+
+    `follow` takes the seconds of silence after which it reports back and returns a `Follower`. `resumes` says that the
+    viewer comes back by itself when the stream just ends.
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        follow: "Callable[[float], Follower]",
+        *,
+        access: "Access",
+        config: AGUIConfig,
+        is_older: bool,
+        resumes: bool,
+        max_seconds: float | None,
+    ) -> None:
+        self._prefix = b"id: %s:" % quote(run_id, safe="").encode()
+        self._follow = follow
+        self._access = access
+        self._keep_alive = config.keep_alive_seconds
+        self._max_seconds = max_seconds
+        self._is_older = is_older
+        self._resumes = resumes
+        self._tick = min(config.keep_alive_seconds, config.access_recheck_seconds / 6, *([1.0] if max_seconds else []))
+        # Two ticks early: one until the check is begun, one until its answer is seen.
+        self._recheck = max(config.access_recheck_seconds - 2 * self._tick, self._tick)
+        self._check: Future[bool] | None = None
+        self._last_frame = b""
+        self._farewell = DETACHED
+
+    async def asynchronous(self) -> AsyncIterator[bytes]:
+        """Yield the stream on an event loop, the request's connections given back first."""
+        await sync_to_async(release_connections)()
+        batches = aiter(self._follow(self._tick))
+        self._begin()
+        try:
+            async for batch in batches:
+                if chunk := self._chunk(batch):
+                    yield chunk
+                if self._is_over():
+                    break
+            if end := self._end():
+                yield end
+        finally:
+            await batches.aclose()  # type: ignore[attr-defined]
+
+    def blocking(self) -> Iterator[bytes]:
+        """Yield the stream in the thread of a WSGI request, its connections given back first."""
+        release_connections()
+        batches = iter(self._follow(self._tick))
+        self._begin()
+        for batch in batches:
+            if chunk := self._chunk(batch):
+                yield chunk
+            if self._is_over():
+                break
+        if end := self._end():
+            yield end
+
+    def _begin(self) -> None:
+        self._began = self._sent = self._checked = time.monotonic()
+
+    def _chunk(self, batch: "Batch") -> bytes:
+        """Return the batch on the wire in one piece; a comment or nothing where it holds no frames."""
+        frames, prefix, seq = batch.frames, self._prefix, batch.first_seq
+        self._now = time.monotonic()
+        if not frames:
+            if self._now - self._sent < self._keep_alive - self._tick / 2:
+                return b""
+            self._sent = self._now
+            return KEEP_ALIVE
+        self._sent = self._now
+        self._last_frame = frames[-1]
+        if self._is_older:
+            frames = [for_older_viewer(frame) for frame in frames]
+        return b"".join([b"%s%d\ndata: %s\n\n" % (prefix, seq, frame) for seq, frame in enumerate(frames, seq)])
+
+    def _is_over(self) -> bool:
+        """Return whether the viewer has to go, and look after the check of its access."""
+        if self._max_seconds is not None and self._now - self._began >= self._max_seconds:
+            return True
+        if self._check is None:
+            if self._now - self._checked >= self._recheck:
+                self._check = _checkers.submit(self._access.holds)
+        elif self._check.done():
+            if not self._check.result():
+                self._farewell = REVOKED
+                return True
+            self._check, self._checked = None, self._now
+        return False
+
+    def _end(self) -> bytes | None:
+        """Return what a viewer is told whose stream ends before the run does."""
+        if self._last_frame.startswith(TERMINAL) or not self._last_frame:
+            return None
+        if self._farewell is DETACHED and self._resumes:
+            return None
+        return frame_without_id(self._farewell)
+
+
+def max_stream_seconds(request: HttpRequest, config: AGUIConfig) -> float | None:
+    """Return how long a stream may last: a WSGI worker without threads serves nobody else meanwhile."""
+    if isinstance(request, ASGIRequest) or request.META.get("wsgi.multithread", True):
+        return None
+    _warn_of_single_thread(config.wsgi_max_stream_seconds)
+    return config.wsgi_max_stream_seconds
+
+
+@cache
+def _warn_of_single_thread(seconds: float) -> None:
+    logger.warning("This WSGI worker has no threads; streams are cut after %g seconds. Use gthread or ASGI.", seconds)
+
+
+def declares_1_0(version: str | None) -> bool:
+    """Return whether a viewer that declares this protocol version reads AG-UI 1.0.
+
+    A version that is newer or cannot be interpreted counts as one that does, as the protocol says.
+    """
+    if not version:
+        return False
+    match = re.fullmatch(r"(\d+)\.\d+", version)
+    return match is None or int(match[1]) >= 1
+
+
+_MAY_DIFFER = re.compile(rb'\{"type":"(?:RUN_STARTED|RUN_FINISHED|MESSAGES_SNAPSHOT|TOOL_CALL_RESULT)"')
+_DIFFERS = re.compile(rb'"type":"(?:cancelled|file)"|"pendingToolCallIds":|"content":\[')
+
+
+def for_older_viewer(frame: bytes) -> bytes:
+    """Return a frame without the four things of AG-UI 1.0 that break the clients before it."""
+    if not _MAY_DIFFER.match(frame) or not _DIFFERS.search(frame):
+        return frame
+    event = json.loads(frame)
+    match event["type"]:
+        case "RUN_FINISHED":
+            outcome = event.get("outcome", {})
+            outcome.pop("pendingToolCallIds", None)
+            if outcome.get("type") == "cancelled":
+                del event["outcome"]
+        case "TOOL_CALL_RESULT":
+            event["content"] = _joined_text(event["content"])
+        case "MESSAGES_SNAPSHOT":
+            _rewrite_messages(event["messages"])
+        case "RUN_STARTED":
+            _rewrite_messages(event.get("input", {}).get("messages", []))
+    return json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _rewrite_messages(messages: list[dict[str, Any]]) -> None:
+    for message in messages:
+        content = message.get("content")
+        if isinstance(content, list):
+            message["content"] = (
+                _joined_text(content) if message["role"] == "tool" else [_older_part(part) for part in content]
+            )
+
+
+def _joined_text(content: Any) -> Any:
+    if not isinstance(content, list):
+        return content
+    return "\n".join(part["text"] for part in content if part["type"] == "text")
+
+
+def _older_part(part: dict[str, Any]) -> dict[str, Any]:
+    source = part.get("source", {})
+    if source.get("type") != "file":
+        return part
+    return {
+        "type": "binary",
+        "mimeType": source.get("mimeType", "application/octet-stream"),
+        "id": source["value"],
+    }

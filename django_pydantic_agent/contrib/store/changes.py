@@ -1,0 +1,158 @@
+"""Changes of the ledger: made by a step store, applied in the transaction that carries them."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import F, Value
+from django.db.models.functions import Coalesce
+
+from django_pydantic_agent.conf import agent_settings
+from django_pydantic_agent.contrib.store import history
+from django_pydantic_agent.contrib.store.models import HistoryMessage, Run, Snapshot, StepEvent, ToolEffect
+from django_pydantic_agent.contrib.store.models.ledger import SnapshotState
+from django_pydantic_agent.contrib.store.rows import Row, insert
+
+EVENT_COLUMNS = (
+    "run_id",
+    "kind",
+    "step_index",
+    "timestamp",
+    "conversation_id",
+    "parent_run_id",
+    "agent_name",
+    "tool_call_id",
+    "tool_name",
+    "error",
+    "metadata",
+    "idempotency_key",
+    "key_digest",
+)
+SNAPSHOT_COLUMNS = (
+    "run_id",
+    "state",
+    "step_index",
+    "timestamp",
+    "conversation_id",
+    "parent_run_id",
+    "agent_name",
+    "history_writer",
+    "history_number",
+    "history_size",
+    "message_count",
+    "idempotency_key",
+    "key_digest",
+    "is_pruned",
+)
+EFFECT_COLUMNS = (
+    "run_id",
+    "tool_call_id",
+    "call_digest",
+    "tool_name",
+    "status",
+    "started_at",
+    "ended_at",
+    "idempotency_key",
+    "effect_summary",
+    "reason",
+)
+EFFECT_KEY = ("run_id", "call_digest")
+EFFECT_RECORD = ("tool_name", "status", "started_at", "ended_at", "idempotency_key", "effect_summary")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One change; `number` counts those of one live run, `size` is about its bytes."""
+
+    number: int = 0
+    size: int = 0
+    run: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRegistered(Change):
+    """The harness claims a run that is there; `columns` are what its record says."""
+
+    run_id: str
+    columns: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventAppended(Change):
+    row: Row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotSaved(Change):
+    """A snapshot and the history rows that it is the first to need."""
+
+    row: Row
+    history: Sequence[Row]
+    is_complete: bool
+    preview: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectRecorded(Change):
+    """The state of one tool call, known by the digest `call`."""
+
+    call: str
+    row: Row
+
+
+def snapshot_columns(changes: Iterable[Change]) -> dict[int, dict[str, Any]]:
+    """Return what the snapshots among the changes say about their runs: the preview, and whether one can be continued."""
+    columns: dict[int, dict[str, Any]] = defaultdict(dict)
+    for change in changes:
+        if isinstance(change, SnapshotSaved):
+            columns[change.run].setdefault("preview", change.preview)
+            if change.is_complete:
+                columns[change.run]["is_continuable"] = True
+    return columns
+
+
+def update_runs(connection: BaseDatabaseWrapper, columns: dict[int, dict[str, Any]]) -> None:
+    """Write what snapshots say about their runs; the first preview stays."""
+    for run, values in columns.items():
+        preview = Coalesce(F("preview"), Value(values["preview"]))
+        Run.objects.using(connection.alias).filter(pk=run).update(**{**values, "preview": preview})
+
+
+def apply(connection: BaseDatabaseWrapper, changes: Sequence[Change]) -> None:
+    """Write the changes, the rows of each table in order and in one statement.
+
+    Raises `ValueError` where another registration has claimed a run.
+    """
+    for change in changes:
+        if isinstance(change, RunRegistered):
+            _claim(connection, change)
+    effects = {(change.run, change.call): change.row for change in changes if isinstance(change, EffectRecorded)}
+    snapshots = [change for change in changes if isinstance(change, SnapshotSaved)]
+    events = [change.row for change in changes if isinstance(change, EventAppended)]
+    insert(connection, StepEvent, EVENT_COLUMNS, events)
+    insert(connection, ToolEffect, EFFECT_COLUMNS, list(effects.values()), update=EFFECT_RECORD, unique=EFFECT_KEY)
+    insert(connection, HistoryMessage, history.COLUMNS, [row for change in snapshots for row in change.history])
+    insert(connection, Snapshot, SNAPSHOT_COLUMNS, [change.row for change in snapshots])
+    keep = agent_settings.MAX_SNAPSHOTS_PER_RUN
+    if keep is not None:
+        for run in {change.run for change in snapshots}:
+            prune_snapshots(connection, run, keep)
+
+
+def _claim(connection: BaseDatabaseWrapper, change: RunRegistered) -> None:
+    runs = Run.objects.using(connection.alias).filter(pk=change.run)
+    if runs.filter(registered_at=None).update(**change.columns):
+        return
+    registration = change.columns["registration_id"]
+    if registration is None or not runs.filter(registration_id=registration).exists():
+        raise ValueError(f"run {change.run_id!r} is registered already; a run id is single-shot")
+
+
+def prune_snapshots(connection: BaseDatabaseWrapper, run: int, keep: int) -> None:
+    """Hide all snapshots of `run` but the newest `keep`, at least one, and the newest complete one."""
+    kept = Snapshot.objects.using(connection.alias).filter(run=run, is_pruned=False).order_by("-pk")
+    newest = list(kept.values_list("pk", flat=True)[: max(keep, 1)])
+    newest += kept.filter(state=SnapshotState.COMPLETE).values_list("pk", flat=True)[:1]
+    kept.exclude(pk__in=newest).order_by().update(is_pruned=True)

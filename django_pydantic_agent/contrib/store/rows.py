@@ -1,0 +1,87 @@
+"""Rows of many runs in one statement each.
+
+`bulk_create` costs the recorder's thread several times as much for the few rows of a commit, and that thread shares the
+interpreter with the agents.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from django.db import models
+from django.db.backends.base.base import BaseDatabaseWrapper
+from pydantic_core import to_json
+
+from django_pydantic_agent.log.frames import safe_text, storable_value
+
+# MariaDB takes 16 MiB in one statement and may need two bytes for each one of ours.
+MAX_BYTES = 4 * 1024 * 1024
+MAX_PARAMETERS = 30_000
+
+Row = tuple[Any, ...]
+
+
+def insert(
+    connection: BaseDatabaseWrapper,
+    model: type[models.Model],
+    columns: Sequence[str],
+    rows: Sequence[Row],
+    *,
+    update: Sequence[str] = (),
+    unique: Sequence[str] = (),
+) -> None:
+    """Insert `rows`, whose values are as the database takes them; with `update`, rows that are there get these columns."""
+    if not rows:
+        return
+    quote = connection.ops.quote_name
+    names = ", ".join(map(quote, columns))
+    values = "(" + ", ".join(map(_placeholders(connection, model).__getitem__, columns)) + ")"
+    start = f"INSERT INTO {quote(model._meta.db_table)} ({names}) VALUES "
+    end = _on_conflict(connection, update, unique) if update else ""
+    with connection.cursor() as cursor:
+        for batch in _batches(rows, _row_limit(connection, len(columns))):
+            parameters = [value for row in batch for value in row]
+            cursor.execute(start + ", ".join([values] * len(batch)) + end, parameters)
+
+
+def as_json(value: Any) -> str:
+    """Return the text of a JSON column: storable, NaN and infinities as null."""
+    return to_json(storable_value(value), inf_nan_mode="null", fallback=safe_text).decode()
+
+
+def pieces(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield `data` in numbered pieces that fit into one row; empty data is one piece."""
+    for number, start in enumerate(range(0, len(data) or 1, MAX_BYTES)):
+        yield number, data[start : start + MAX_BYTES]
+
+
+def _placeholders(connection: BaseDatabaseWrapper, model: type[models.Model]) -> dict[str, str]:
+    binary = connection.ops.binary_placeholder_sql(b"")
+    return {
+        field.column: binary if isinstance(field, models.BinaryField) else "%s" for field in model._meta.local_fields
+    }
+
+
+def _row_limit(connection: BaseDatabaseWrapper, width: int) -> int:
+    return max(1, (connection.features.max_query_params or MAX_PARAMETERS) // width)
+
+
+def _on_conflict(connection: BaseDatabaseWrapper, update: Sequence[str], unique: Sequence[str]) -> str:
+    quote = connection.ops.quote_name
+    if connection.features.supports_update_conflicts_with_target:
+        changes = ", ".join(f"{quote(column)} = EXCLUDED.{quote(column)}" for column in update)
+        return f" ON CONFLICT ({', '.join(map(quote, unique))}) DO UPDATE SET {changes}"
+    changes = ", ".join(f"{quote(column)} = VALUES({quote(column)})" for column in update)
+    return f" ON DUPLICATE KEY UPDATE {changes}"
+
+
+def _batches(rows: Iterable[Row], limit: int) -> Iterator[list[Row]]:
+    batch: list[Row] = []
+    size = 0
+    for row in rows:
+        row_size = sum(len(value) for value in row if isinstance(value, bytes | str))
+        if batch and (len(batch) == limit or size + row_size > MAX_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(row)
+        size += row_size
+    yield batch

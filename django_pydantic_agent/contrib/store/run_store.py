@@ -1,0 +1,391 @@
+"""Runs and their logs in the project's database."""
+
+import json
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import accumulate, groupby
+from operator import itemgetter
+from typing import Any, cast
+
+from django.db import DatabaseError, IntegrityError, InterfaceError, OperationalError, connections, router, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import QuerySet
+from django.utils.crypto import constant_time_compare, salted_hmac
+
+from django_pydantic_agent.contrib.store.changes import Change, apply, snapshot_columns, update_runs
+from django_pydantic_agent.contrib.store.fields import to_microseconds
+from django_pydantic_agent.contrib.store.identity import digest
+from django_pydantic_agent.contrib.store.models import Run, RunFrames
+from django_pydantic_agent.contrib.store.querysets import RunQuerySet, digests
+from django_pydantic_agent.contrib.store.recursive import fetch_recursive
+from django_pydantic_agent.contrib.store.rows import Row, as_json, insert, pieces
+from django_pydantic_agent.exceptions import InvalidInput, LeaseLost, RunIdTaken, StoreUnavailable, UnstorableWrite
+from django_pydantic_agent.log.frames import storable, storable_value
+from django_pydantic_agent.ownership import Owner
+from django_pydantic_agent.runs.states import LIVE, RunStatus, sources_of
+from django_pydantic_agent.stores.base import Ending, NewRun, RunPage, RunQuery, RunWrite, StoredRun
+
+FRAME_COLUMNS = ("run_id", "first_seq", "last_seq", "piece", "is_compressed", "size", "data")
+
+# A stretch of this many bytes is decompressed at once to read a part of it.
+MERGED_BYTES = 256 * 1024
+
+STRETCHES_PER_READ = 1_000
+
+# Statements that MariaDB refuses for what they hold, in the class of errors that otherwise means an outage: too large a
+# packet, text outside the column's character set, no JSON, a violated check.
+MARIADB_REFUSALS = frozenset({1153, 1366, 1406, 3140, 4025})
+
+_SUMMARY = (
+    "pk",
+    "owner",
+    "scope",
+    "run_id",
+    "thread_id",
+    "server",
+    "status",
+    "body_digest",
+    "created_at",
+    "finished_at",
+    "parent_run_id",
+    "epoch",
+    "attempt",
+    "last_seq",
+    "error",
+    "interrupts",
+    "preview",
+    "is_continuable",
+    "unresolved_effects",
+)
+
+
+class DatabaseRunStore:
+    """The `RunStore` over this app's models, on the database that the project's routers name for them."""
+
+    durable = True
+
+    def create(self, new: NewRun, *, on_commit: Callable[[StoredRun], None]) -> StoredRun:
+        if new.owner is None:
+            raise ValueError("a run without an owner is not kept in the database")
+        alias = self._alias
+        now = datetime.now(UTC)
+        parent = new.parent
+        row = Run(
+            owner=storable(new.owner.key),
+            scope=storable(new.scope),
+            run_id=storable(new.run_id),
+            thread_id=storable(new.thread_id),
+            owner_digest=digest(new.owner.key),
+            partition_digest=digest(new.owner.key, new.scope),
+            parent_id=parent.key if parent else None,
+            parent_run_id=storable(parent.run_id) if parent else None,
+            server=new.server,
+            status=RunStatus.QUEUED,
+            input=new.input,
+            body_digest=new.digest,
+            protocol=storable(new.protocol),
+            message_ids=storable_value(list(new.message_ids)),
+            last_seq=1,
+            created_at=now,
+            **digests(
+                new.owner,
+                new.scope,
+                run=new.run_id,
+                thread=new.thread_id,
+                parent=parent.run_id if parent else None,
+            ),
+        )
+        try:
+            with transaction.atomic(using=alias):
+                row.save(using=alias, force_insert=True)
+                insert(connections[alias], RunFrames, FRAME_COLUMNS, _stretch(row.pk, 1, [new.first_frame]))
+                run = StoredRun(
+                    key=row.pk,
+                    owner=new.owner,
+                    scope=new.scope,
+                    run_id=new.run_id,
+                    thread_id=new.thread_id,
+                    server=new.server,
+                    status=RunStatus.QUEUED,
+                    digest=new.digest,
+                    started_at=now,
+                    parent_run_id=row.parent_run_id,
+                )
+                transaction.on_commit(lambda: on_commit(run), using=alias, robust=True)
+        except IntegrityError:
+            taken = self.get(owner=new.owner, scope=new.scope, run_id=new.run_id)
+            if taken is None:
+                raise
+            raise RunIdTaken(taken) from None
+        return run
+
+    def get(self, *, owner: Owner | None, scope: str, run_id: str) -> StoredRun | None:
+        if owner is None:
+            return None
+        return next(self._stored(self._runs.for_owner(owner, scope, run=run_id).listed(), owner), None)
+
+    def page(self, *, owner: Owner | None, scope: str, query: RunQuery) -> RunPage:
+        if owner is None:
+            return RunPage([])
+        runs = self._runs.for_owner(owner, scope).listed()
+        if query.thread_id is not None:
+            runs = runs.for_owner(owner, scope, thread=query.thread_id)
+        if query.status is not None:
+            runs = runs.filter(status=query.status)
+        if query.text:
+            runs = runs.matching(storable(query.text))
+        cursor = _Cursor(owner, scope)
+        if query.cursor is not None:
+            runs = runs.filter(pk__lt=cursor.key(query.cursor))
+        if not query.limit:
+            return RunPage(list(self._stored(runs, owner)))
+        rows = list(self._stored(runs[: query.limit + 1], owner))
+        page = rows[: query.limit]
+        return RunPage(page, cursor.text(page[-1].key) if len(rows) > len(page) else None)
+
+    def input(self, key: int) -> bytes:
+        return bytes(self._runs.values_list("input", flat=True).get(pk=key))
+
+    def lineage_message_ids(self, key: int) -> set[str]:
+        table = self._connection.ops.quote_name(Run._meta.db_table)
+        rows = fetch_recursive(
+            self._connection,
+            f"""
+            WITH RECURSIVE lineage(id, parent_id) AS (
+                SELECT id, parent_id FROM {table} WHERE id = %s
+                UNION ALL
+                SELECT r.id, r.parent_id FROM {table} r JOIN lineage ON r.id = lineage.parent_id
+            )
+            SELECT r.message_ids, r.output_message_ids FROM {table} r JOIN lineage ON r.id = lineage.id
+            """,  # noqa: S608
+            [key],
+        )
+        return {message_id for row in rows for ids in row for message_id in json.loads(ids)}
+
+    def read_frames(self, key: int, *, after: int, max_bytes: int) -> list[bytes]:
+        stretches = RunFrames.objects.using(self._alias).filter(run=key, last_seq__gt=after)
+        while (last := _last_within(stretches, max_bytes)) is not None:
+            frames: list[bytes] = []
+            for first_seq, stretch in _joined(_read(stretches.filter(last_seq__lte=last))):
+                frames += stretch[max(after + 1 - first_seq, 0) :]
+            if frames:
+                return _within(frames, max_bytes)
+            # The stretches were merged between the two queries.
+        return []
+
+    def progress(self, keys: Collection[int]) -> dict[int, tuple[int, RunStatus]]:
+        rows = self._runs.filter(pk__in=keys).values_list("pk", "last_seq", "status")
+        return {pk: (last_seq, RunStatus(status)) for pk, last_seq, status in rows}
+
+    def commit(self, writes: Sequence[RunWrite]) -> list[Exception | None]:
+        try:
+            return self._write(writes)
+        except (DatabaseError, InterfaceError, ValueError, TypeError, OverflowError) as error:
+            if _is_outage(error):
+                raise StoreUnavailable(str(error)) from error
+            if len(writes) == 1:
+                refusal = UnstorableWrite("the database refuses what the run wrote")
+                refusal.__cause__ = error
+                return [refusal]
+        return [result for write in writes for result in self.commit([write])]
+
+    def tidy(self, key: int) -> None:
+        if self._runs.filter(pk=key, status__in=LIVE).exists():
+            return
+        loose = RunFrames.objects.using(self._alias).filter(run=key, is_compressed=False)
+        group: list[int] = []
+        group_size = 0
+        for last_seq, size in loose.filter(piece=0).order_by("last_seq").values_list("last_seq", "size"):
+            if group and group_size + size > MERGED_BYTES:
+                self._merge(loose.filter(last_seq__range=(group[0], group[-1])), key)
+                group, group_size = [], 0
+            group.append(last_seq)
+            group_size += size
+        if group:
+            self._merge(loose.filter(last_seq__range=(group[0], group[-1])), key)
+
+    @property
+    def _alias(self) -> str:
+        # Reads too: a replica that lags would not have the run that was just written.
+        return router.db_for_write(Run)
+
+    @property
+    def _connection(self) -> BaseDatabaseWrapper:
+        return connections[self._alias]
+
+    @property
+    def _runs(self) -> RunQuerySet:
+        return Run.objects.using(self._alias)
+
+    @staticmethod
+    def _stored(runs: RunQuerySet, owner: Owner) -> Iterator[StoredRun]:
+        for row in runs.with_unresolved_effects().values(*_SUMMARY):
+            row["key"] = row.pop("pk")
+            row["digest"] = row.pop("body_digest")
+            row["started_at"] = row.pop("created_at")
+            row["continuable"] = row.pop("is_continuable")
+            row["status"] = RunStatus(row["status"])
+            row["pending_interrupts"] = len(row["interrupts"]) if row["status"] is RunStatus.INTERRUPTED else 0
+            yield StoredRun(**{**row, "owner": owner})
+
+    def _write(self, writes: Sequence[RunWrite]) -> list[Exception | None]:
+        results: list[Exception | None] = [None] * len(writes)
+        alias = self._alias
+        with transaction.atomic(using=alias):
+            connection = connections[alias]
+            applied: list[RunWrite] = []
+            # By key, the order in which every transaction locks runs.
+            for index in sorted(range(len(writes)), key=lambda index: writes[index].key):
+                write = writes[index]
+                if _advance(connection, write):
+                    applied.append(write)
+                elif not _is_committed(connection, write):
+                    results[index] = LeaseLost("the run goes on elsewhere, has ended or is gone")
+            frames = [row for write in applied if write.frames for row in _stretch(write.key, write.first_seq, write.frames)]
+            insert(connection, RunFrames, FRAME_COLUMNS, frames)
+            apply(connection, [cast("Change", change) for write in applied for change in write.ledger])
+        return results
+
+    def _merge(self, stretches: QuerySet[RunFrames], key: int) -> None:
+        """Replace consecutive stretches by one, compressed."""
+        rows = _read(stretches)
+        frames = [frame for _, stretch in _joined(rows) for frame in stretch]
+        with transaction.atomic(using=self._alias):
+            if stretches.delete()[0] == len(rows):
+                merged = _stretch(key, rows[0][0], frames, compress=True)
+                insert(self._connection, RunFrames, FRAME_COLUMNS, merged)
+            else:
+                transaction.set_rollback(True, using=self._alias)
+
+
+class _Cursor:
+    """Turns the keys of an owner's runs into cursors that tell nobody what the keys are."""
+
+    def __init__(self, owner: Owner, scope: str) -> None:
+        self._partition = digest(owner.key, scope)
+        self._mask = int.from_bytes(self._hash("")[:8], "big")
+
+    def text(self, key: int) -> str:
+        return f"{key ^ self._mask:016x}{self._hash(str(key)).hex()[:16]}"
+
+    def key(self, text: str) -> int:
+        try:
+            key = int(text[:16], 16) ^ self._mask
+        except ValueError:
+            key = -1
+        if not constant_time_compare(text, self.text(key)):
+            raise InvalidInput("the cursor is not one that this server gave for this list")
+        return key
+
+    def _hash(self, text: str) -> bytes:
+        return salted_hmac("django_pydantic_agent.run_cursor", self._partition + text, algorithm="sha256").digest()
+
+
+def _advance(connection: BaseDatabaseWrapper, write: RunWrite) -> bool:
+    """Append to the run in one conditional statement; False where it is not in the state that the write goes on from."""
+    changes = [cast("Change", change) for change in write.ledger]
+    about = snapshot_columns(changes)
+    columns: dict[str, Any] = {"last_seq": write.last_seq, **about.pop(write.key, {})}
+    where = ["id = %s", "epoch = %s", "last_seq = %s"]
+    state: list[Any] = [write.key, write.epoch, write.first_seq - 1]
+    if changes:
+        columns["ledger_seq"] = changes[-1].number
+        where.append("ledger_seq < %s")
+        state.append(changes[0].number)
+    if write.begins:
+        columns["status"] = RunStatus.RUNNING
+        where.append("status = %s")
+        state.append(RunStatus.QUEUED)
+    if write.ending is not None:
+        columns |= _ending_columns(write.ending)
+        if not write.begins:
+            sources = sources_of(write.ending.status)
+            where.append(f"status IN ({', '.join(['%s'] * len(sources))})")
+            state += sources
+    assignments = ", ".join(f"{name} = COALESCE(preview, %s)" if name == "preview" else f"{name} = %s" for name in columns)
+    table = connection.ops.quote_name(Run._meta.db_table)
+    with connection.cursor() as cursor:
+        sql = f"UPDATE {table} SET {assignments} WHERE {' AND '.join(where)}"  # noqa: S608
+        cursor.execute(sql, [*columns.values(), *state])
+        if cursor.rowcount != 1:
+            return False
+    update_runs(connection, about)
+    return True
+
+
+def _is_committed(connection: BaseDatabaseWrapper, write: RunWrite) -> bool:
+    """Return whether an earlier try, whose COMMIT seemed to fail, has written this write."""
+    row = (
+        Run.objects.using(connection.alias)
+        .filter(pk=write.key)
+        .values_list("epoch", "last_seq", "ledger_seq", "status")
+        .first()
+    )
+    if row is None:
+        return False
+    epoch, last_seq, ledger_seq, status = row
+    return (
+        (epoch, last_seq) == (write.epoch, write.last_seq)
+        and (not write.ledger or ledger_seq >= cast("Change", write.ledger[-1]).number)
+        and (write.ending is None or status == write.ending.status)
+    )
+
+
+def _ending_columns(ending: Ending) -> dict[str, Any]:
+    return {
+        "status": ending.status,
+        "finished_at": to_microseconds(datetime.now(UTC)),
+        "error": None if ending.error is None else as_json(ending.error),
+        "interrupts": as_json(list(ending.interrupts)),
+        "output_message_ids": as_json(list(ending.message_ids)),
+        "usage": None if ending.usage is None else as_json(ending.usage),
+        "timing": None if ending.timing is None else as_json(ending.timing),
+    }
+
+
+def _stretch(run: int, first_seq: int, frames: Sequence[bytes], *, compress: bool = False) -> list[Row]:
+    """Return the rows of a stretch of the log."""
+    data = b"\n".join(frames)
+    last_seq = first_seq + len(frames) - 1
+    stored = zlib.compress(data) if compress else data
+    return [(run, first_seq, last_seq, piece, compress, len(data), part) for piece, part in pieces(stored)]
+
+
+def _read(stretches: QuerySet[RunFrames]) -> list[tuple[int, int, bool, bytes]]:
+    rows = stretches.order_by("last_seq", "piece").values_list("first_seq", "last_seq", "is_compressed", "data")
+    return list(rows)
+
+
+def _joined(rows: Iterable[tuple[int, int, bool, bytes]]) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield the first seq and the frames of each stretch."""
+    for (first_seq, _, is_compressed), parts in groupby(rows, key=itemgetter(0, 1, 2)):
+        data = b"".join(part[3] for part in parts)
+        yield first_seq, (zlib.decompress(data) if is_compressed else data).split(b"\n")
+
+
+def _last_within(stretches: QuerySet[RunFrames], max_bytes: int) -> int | None:
+    """Return the last seq of the last stretch, in order, up to which they hold `max_bytes`, at least one of them."""
+    last = None
+    sizes = stretches.filter(piece=0).order_by("last_seq").values_list("last_seq", "size")
+    for last_seq, size in sizes[:STRETCHES_PER_READ]:
+        max_bytes -= size
+        if last is not None and max_bytes < 0:
+            break
+        last = last_seq
+    return last
+
+
+def _within(frames: list[bytes], max_bytes: int) -> list[bytes]:
+    """Return the first frames that hold `max_bytes`, at least one of them."""
+    for count, size in enumerate(accumulate(map(len, frames))):
+        if size > max_bytes:
+            return frames[: max(count, 1)]
+    return frames
+
+
+def _is_outage(error: Exception) -> bool:
+    """Return whether the database may accept the same statements later."""
+    if not isinstance(error, OperationalError | InterfaceError):
+        return False
+    return not (error.args and error.args[0] in MARIADB_REFUSALS)

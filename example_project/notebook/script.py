@@ -1,0 +1,40 @@
+"""What the agent says where no model is named: it finds its tools in the words of the prompt."""
+
+from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturnPart, UserPromptPart
+
+from django_pydantic_agent.testing.models import Failure, Reasoning, ScriptedModel, Step, Text, ToolCall, Turn
+from example_project.notebook.agent import HEIGHTS
+
+
+def turns(prompt: str) -> list[Turn]:
+    """Return one turn that calls the tools which the prompt asks for, and one that reports."""
+    words = prompt.lower()
+    tree = next((tree for tree in HEIGHTS if tree in words), "oak")
+    if "fail" in words:
+        return [
+            [Reasoning("This is going to end badly.", 4), Text("I begin, and ", 4), Failure(RuntimeError("no ink"))]
+        ]
+    calls: list[Step] = []
+    if "look" in words or not any(word in words for word in ("measure", "note")):
+        calls.append(ToolCall("look_up", {"tree": tree}, chunk=6))
+    if "measure" in words:
+        calls.append(ToolCall("measure", {"tree": tree}, chunk=6))
+    if "note" in words:
+        calls.append(ToolCall("write_note", {"text": prompt}, chunk=6))
+    names = " and ".join(call.name for call in calls if isinstance(call, ToolCall))
+    return [[Reasoning(f"The question is about the {tree}. I use {names}.", 4), *calls], report]
+
+
+def report(messages: list[ModelMessage]) -> list[Step]:
+    """Say what the tools found, and which turn of the conversation this is."""
+    prompts = sum(
+        isinstance(part, UserPromptPart)
+        for message in messages
+        if isinstance(message, ModelRequest)
+        for part in message.parts
+    )
+    found = "; ".join(str(part.content) for part in messages[-1].parts if isinstance(part, ToolReturnPart))
+    return [Text(f"Here is what I found: {found}. This was turn {prompts} of our conversation.", 4)]
+
+
+model = ScriptedModel(turns, delay=0.03)

@@ -1,0 +1,197 @@
+import asyncio
+import threading
+from dataclasses import dataclass
+
+import pytest
+from pydantic_ai import Agent
+
+from django_pydantic_agent.exceptions import LeaseLost, StoreUnavailable, UnstorableWrite
+from django_pydantic_agent.runs.live_log import LiveLog
+from django_pydantic_agent.runs.recorder import InlineRecorder, Recorder
+from django_pydantic_agent.runs.states import RunStatus
+from django_pydantic_agent.stores.base import Ending
+from django_pydantic_agent.stores.memory import MemoryRunStore
+from django_pydantic_agent.testing.models import Gate, ScriptedModel, Text
+from tests.core.plans import events, plan, start, stored, types
+from tests.sse import check_sequence
+
+
+@dataclass(frozen=True)
+class Change:
+    size: int = 1
+
+
+class TroubledStore(MemoryRunStore):
+    """A memory store whose commits fail as a database's do."""
+
+    def __init__(self):
+        super().__init__()
+        self.batches = []
+        self.is_away = False
+        self.gone_for = 0
+        self.poisoned = set()
+        self.let_commit = threading.Event()
+        self.let_commit.set()
+        self.committing = threading.Event()
+
+    def commit(self, writes):
+        self.committing.set()
+        self.let_commit.wait(10)
+        self.batches.append([(write.key, len(write.frames)) for write in writes])
+        if self.is_away or self.gone_for > 0:
+            self.gone_for -= 1
+            raise StoreUnavailable("away")
+        return [
+            UnstorableWrite("a row")
+            if write.key in self.poisoned and write.ledger
+            else super(TroubledStore, self).commit([write])[0]
+            for write in writes
+        ]
+
+
+@pytest.fixture
+def recorder():
+    recorder = Recorder()
+    yield recorder
+    recorder.stop()
+
+
+def journal_of(recorder, store):
+    run_plan = plan(store=store)
+    from django_pydantic_agent.runs.opening import new_run
+
+    run = store.create(new_run(run_plan), on_commit=lambda run: None)
+    return recorder.open(store, run, LiveLog(store, run.key, last_seq=1, status=run.status))
+
+
+def test_what_gathers_during_a_commit_goes_into_the_next_one_for_all_runs_together(recorder):
+    store = TroubledStore()
+    journals = [journal_of(recorder, store) for _ in range(3)]
+
+    async def main():
+        store.let_commit.clear()
+        journals[0].append(b"{}")
+        await asyncio.to_thread(store.committing.wait, 10)
+        for journal in journals:
+            for _ in range(100):
+                journal.append(b"{}")
+        store.let_commit.set()
+        await asyncio.gather(*(journal.settled() for journal in journals))
+
+    asyncio.run(main())
+    assert len(store.batches) <= 3
+    assert [journal.log.last_seq for journal in journals] == [102, 101, 101]
+    assert [store.progress([journal.key])[journal.key][0] for journal in journals] == [102, 101, 101]
+
+
+def test_frames_are_shown_only_after_they_are_committed(recorder):
+    store = TroubledStore()
+    journal = journal_of(recorder, store)
+    store.let_commit.clear()
+    journal.append(b'{"n":2}')
+    assert not journal.log.wait(1, 0.1)
+    store.let_commit.set()
+    assert journal.log.wait(1, 10)
+    assert journal.log.read(1) == [b'{"n":2}']
+
+
+def test_an_outage_shorter_than_the_patience_loses_nothing_and_fails_nobody(recorder):
+    store = TroubledStore()
+    journal = journal_of(recorder, store)
+    store.gone_for = 3
+
+    async def main():
+        for _ in range(5):
+            journal.append(b"{}")
+        await journal.settled()
+
+    asyncio.run(main())
+    assert journal.log.last_seq == 6
+    assert journal.times.retries == 3
+
+
+def test_a_longer_outage_stops_the_run_and_its_end_is_written_once_the_store_is_back(settings):
+    settings.DJANGO_PYDANTIC_AGENT = {"STORE_PATIENCE_SECONDS": 0.1}
+    store, gate = TroubledStore(), Gate()
+    run_plan = plan([[Text("before"), gate, *[Text("x")]]], store=store)
+    run = start(run_plan)
+    gate.wait_reached()
+    store.is_away = True
+    gate.open()
+    threading.Timer(1.0, lambda: setattr(store, "is_away", False)).start()
+    found = events(run_plan, run)
+    check_sequence(found)
+    assert (found[-1]["type"], found[-1].get("code")) in {("RUN_ERROR", "storage"), ("RUN_FINISHED", None)}
+    assert "before" in repr(found)
+    assert stored(run_plan).status in {RunStatus.FAILED, RunStatus.FINISHED}
+
+
+def test_a_row_that_the_store_refuses_fails_its_run_and_no_other_and_leaves_no_hole(recorder):
+    store = TroubledStore()
+    bad, good = journal_of(recorder, store), journal_of(recorder, store)
+    store.poisoned.add(bad.key)
+
+    async def main():
+        for journal in (bad, good):
+            journal.append(b"{}")
+            journal.write(Change())
+        with pytest.raises(UnstorableWrite):
+            await bad.settled()
+        await good.settled()
+        bad.append(b'{"closing":1}')
+        assert await bad.end(b'{"end":1}', Ending(status=RunStatus.FAILED))
+
+    asyncio.run(main())
+    assert store.read_frames(bad.key, after=1, max_bytes=10**6) == [b"{}", b'{"closing":1}', b'{"end":1}']
+    assert good.log.last_seq == 2
+
+
+def test_a_run_whose_lease_is_lost_writes_nothing_more(recorder):
+    store = TroubledStore()
+    journal = journal_of(recorder, store)
+    journal.epoch = 7
+
+    async def main():
+        journal.append(b"{}")
+        with pytest.raises(LeaseLost):
+            await journal.settled()
+        assert not await journal.end(b"{}", Ending(status=RunStatus.FAILED))
+
+    asyncio.run(main())
+    assert store.progress([journal.key]) == {journal.key: (1, RunStatus.QUEUED)}
+
+
+def test_a_run_waits_when_too_much_of_it_is_uncommitted(settings):
+    settings.DJANGO_PYDANTIC_AGENT = {"PENDING_BYTES": 2_000}
+    store = TroubledStore()
+    model = ScriptedModel([[Text("x" * 20_000, chunk=10)]])
+    run_plan = plan(agent=Agent(model), store=store)
+    events(run_plan)
+    assert max(frames for batch in store.batches for _, frames in batch) < 60
+
+
+def test_the_inline_recorder_commits_in_the_thread_that_waits():
+    threads = []
+
+    class Watched(MemoryRunStore):
+        def commit(self, writes):
+            threads.append(threading.current_thread())
+            return super().commit(writes)
+
+    from asgiref.sync import async_to_sync
+
+    journal = journal_of(InlineRecorder(), Watched())
+
+    async def main():
+        journal.append(b"{}")
+        await journal.settled()
+
+    async_to_sync(main)()
+    assert threads == [threading.current_thread()]
+
+
+def test_many_small_deltas_share_few_commits():
+    store = TroubledStore()
+    found = events(plan([[Text("x" * 2000, chunk=1)]], store=store))
+    assert types(found).count("TEXT_MESSAGE_CONTENT") == 2000
+    assert len(store.batches) < 400
