@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Tags, register
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
 
 from django_ag_ui.conf import SETTING, is_known, unknown_settings, value_fault
+from django_pydantic_agent.stores import STORE_APP
 
 
 @register
@@ -59,4 +60,11 @@ def check_servers(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> lis
         for namespace, namesakes in by_namespace.items()
         if any(server.step_store for server in namesakes) and find_spec("pydantic_ai_harness") is None
     ]
-    return [*shared, *lacking]
+    in_memory = [
+        Warning(
+            f"Runs live in the memory of one process: {STORE_APP} is not installed.",
+            hint=f"Add {STORE_APP!r} to INSTALLED_APPS and run migrate.",
+            id="django_ag_ui.W001",
+        )
+    ]
+    return [*shared, *lacking, *(in_memory if by_namespace and not apps.is_installed(STORE_APP) else [])]

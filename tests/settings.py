@@ -74,6 +74,7 @@ INSTALLED_APPS = [
     "rest_framework",
     "django_ag_ui",
     "django_pydantic_agent.contrib.store",
+    "example_project.notebook",
 ]
 
 MIDDLEWARE = [

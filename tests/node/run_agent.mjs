@@ -1,4 +1,4 @@
-// Drive the stock AG-UI HttpAgent: one JSON object on stdin, one JSON object on stdout. tests/stock_client.py documents both.
+// Drive the stock AG-UI HttpAgent: one JSON object on stdin, one on stdout; tests/stock_client.py documents both.
 import { randomUUID } from "node:crypto";
 import { text } from "node:stream/consumers";
 

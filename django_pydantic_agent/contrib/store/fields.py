@@ -1,9 +1,16 @@
 """Columns that read back what was written, on every database and under every time zone setting."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db import models
+
+if TYPE_CHECKING:
+    _Field = models.Field[Any, Any]
+    _TextField = models.TextField[str | None, str | None]
+    _CharField = models.CharField[Any, Any]
+else:
+    _Field, _TextField, _CharField = models.Field, models.TextField, models.CharField
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -21,7 +28,7 @@ def from_microseconds(microseconds: int) -> datetime:
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
-class InstantField(models.Field[Any, Any]):
+class InstantField(_Field):
     """An instant, stored as microseconds since the epoch and read as an aware datetime in UTC.
 
     A DateTimeField keeps local time where `USE_TZ` is off, which is ambiguous in the hour that occurs twice.
@@ -40,14 +47,14 @@ class InstantField(models.Field[Any, Any]):
         return None if value is None else from_microseconds(value)
 
 
-class OptionalTextField(models.TextField[str | None, str | None]):
+class OptionalTextField(_TextField):
     """Text of a harness record, in which None and the empty string are two values."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"blank": True, "null": True, **kwargs})
 
 
-class DigestField(models.CharField[Any, Any]):
+class DigestField(_CharField):
     """A SHA-256 in hexadecimal: of one length, and compared alike by every collation."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -1,0 +1,90 @@
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent
+
+from django_ag_ui import AGUIServer, get_server
+from django_pydantic_agent import ToolRegistry
+
+registry = ToolRegistry()
+
+OBJECTS = [
+    "agent",
+    "model_settings",
+    "usage_limits",
+    "model_for_request",
+    "instructions_for_request",
+    "context_for_request",
+    "deps_factory",
+    "toolsets",
+    "capabilities",
+    "step_store",
+    "get_user",
+    "authorize",
+    "authentication_classes",
+    "permission_classes",
+    "throttle_classes",
+    "config",
+]
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_a_string_where_an_object_belongs_is_refused_by_name(name: str):
+    arguments: dict[str, Any] = {"agent": registry} | {name: "path.to.Thing"}
+    with pytest.raises(TypeError, match=name):
+        AGUIServer(**arguments)
+
+
+@pytest.mark.parametrize("name", ["toolsets", "capabilities", "permission_classes"])
+def test_a_string_in_a_list_of_objects_is_refused_by_name(name: str):
+    with pytest.raises(TypeError, match=name):
+        AGUIServer(registry, **{name: ["path.to.Thing"]})
+
+
+@pytest.mark.parametrize("name", ["conversation_store", "on_concurrent_run", "attachment_store", "no_such_thing"])
+def test_a_keyword_that_does_not_exist_is_refused_by_name(name: str):
+    with pytest.raises(TypeError, match=name):
+        AGUIServer(registry, **{name: object()})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("step_store", object()),
+        ("get_user", 1),
+        ("csrf_exempt", "no"),
+        ("require_authenticated", None),
+        ("run_timeout", "30"),
+        ("run_timeout", 0),
+        ("namespace", ""),
+        ("namespace", "a:b"),
+        ("executor", object()),
+        ("config", {}),
+        ("toolsets", 3),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_name(name: str, value: object):
+    with pytest.raises((TypeError, ValueError), match=name):
+        AGUIServer(registry, **{name: value})
+
+
+@pytest.mark.parametrize("source", [registry, Agent("test"), lambda: registry], ids=["registry", "agent", "callable"])
+def test_anything_that_leads_to_an_agent_can_be_mounted(source: Any):
+    patterns, app_name, namespace = AGUIServer(source).urls
+    assert (app_name, namespace) == ("ag_ui", "ag_ui")
+    assert [pattern.name for pattern in patterns] == ["agent", "tools", "run", None]
+
+
+def test_a_step_store_mounts_the_routes_that_need_one():
+    patterns, _, _ = AGUIServer(registry, step_store=lambda request: None).urls
+    assert {"runs", "resume", "fork"} <= {pattern.name for pattern in patterns}
+
+
+def test_a_mounted_server_is_found_by_its_namespace():
+    assert get_server("team").namespace == "team"
+    with pytest.raises(LookupError, match="'nobody'"):
+        get_server("nobody")
+
+
+def test_no_secret_of_the_agent_shows_in_the_representation():
+    assert repr(AGUIServer(registry, model_settings={"api_key": "sk-1"})) == "<AGUIServer 'ag_ui'>"

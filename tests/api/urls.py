@@ -1,0 +1,56 @@
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.urls import include, path
+from rest_framework.authentication import BaseAuthentication, SessionAuthentication
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.request import Request
+
+from django_ag_ui import AGUIServer, ScopedStepStore
+from django_pydantic_agent.contrib.store.default_step_store import DefaultStepStore
+from tests.api.agents import Hook, registry
+from tests.api.stores import dict_step_store
+
+get_user, authorize, context = Hook(), Hook(), Hook()
+
+
+def anonymous_step_store(request: Any) -> DefaultStepStore:
+    return DefaultStepStore(request, allow_anonymous=True)
+
+
+class HeaderAuthentication(BaseAuthentication):
+    """Authenticate who names a user in the Authorization header."""
+
+    def authenticate(self, request: Request) -> tuple[Any, str] | None:
+        kind, _, name = request.headers.get("Authorization", "").partition(" ")
+        if kind != "Name":
+            return None
+        user = User.objects.filter(username=name, is_active=True).first()
+        if user is None:
+            raise AuthenticationFailed
+        return user, name
+
+    def authenticate_header(self, request: Request) -> str:
+        return "Name"
+
+
+def server(namespace: str, **keywords: Any) -> tuple[Any, str, str]:
+    return AGUIServer(registry, namespace=namespace, **keywords).urls
+
+
+urlpatterns = [
+    path("agent/", server("ag_ui", step_store=DefaultStepStore, context_for_request=context)),
+    path("exempt/", server("exempt", step_store=DefaultStepStore, csrf_exempt=True)),
+    path("foreign/", server("foreign", step_store=dict_step_store)),
+    path("scoped/", server("scoped", step_store=ScopedStepStore(DefaultStepStore, scope="a"))),
+    path("scoped-foreign/", server("scoped_foreign", step_store=ScopedStepStore(dict_step_store, scope="a"))),
+    path("public/", server("public", step_store=anonymous_step_store, require_authenticated=False)),
+    path("ephemeral/", server("ephemeral", step_store=DefaultStepStore, require_authenticated=False)),
+    path("plain/", server("plain")),
+    path("hooked/", server("hooked", step_store=DefaultStepStore, get_user=get_user, authorize=authorize)),
+    path(
+        "token/",
+        server("token", step_store=DefaultStepStore, authentication_classes=[HeaderAuthentication, SessionAuthentication]),
+    ),
+    path("teams/<slug:team>/", include(([path("agent/", server("team", step_store=DefaultStepStore))], "teams"))),
+]

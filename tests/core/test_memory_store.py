@@ -1,0 +1,95 @@
+import threading
+
+import pytest
+
+from django_pydantic_agent.exceptions import LeaseLost, RunIdTaken
+from django_pydantic_agent.ownership import Owner
+from django_pydantic_agent.runs.opening import new_run
+from django_pydantic_agent.runs.states import RunStatus
+from django_pydantic_agent.stores import memory
+from django_pydantic_agent.stores.base import Ending, RunQuery, RunWrite
+from django_pydantic_agent.stores.memory import MemoryRunStore
+from tests.core.plans import OWNER, plan
+
+OTHER = Owner("user:2")
+
+
+@pytest.fixture
+def store():
+    return MemoryRunStore()
+
+
+def create(store, run_id, owner=OWNER):
+    return store.create(new_run(plan(store=store, run_id=run_id, owner=owner)), on_commit=lambda run: None)
+
+
+def end(store, run):
+    write = RunWrite(
+        key=run.key, epoch=1, first_seq=2, begins=True, frames=[b"{}"], ending=Ending(status=RunStatus.FINISHED)
+    )
+    assert store.commit([write]) == [None]
+    store.tidy(run.key)
+
+
+def test_one_id_is_given_to_one_run_of_an_owner_however_many_ask_at_once(store):
+    won, lost = [], []
+
+    def ask():
+        try:
+            won.append(create(store, "same"))
+        except RunIdTaken as taken:
+            lost.append(taken.run)
+
+    threads = [threading.Thread(target=ask) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+    assert lost == won * 9
+
+
+def test_owners_with_one_run_id_never_meet(store):
+    ours, theirs = create(store, "same"), create(store, "same", OTHER)
+    assert store.get(owner=OWNER, scope="", run_id="same") == ours
+    assert store.get(owner=OTHER, scope="", run_id="same") == theirs
+    assert store.get(owner=OWNER, scope="other", run_id="same") is None
+    assert [run.key for run in store.page(owner=OTHER, scope="", query=RunQuery()).runs] == [theirs.key]
+
+
+def test_runs_without_an_owner_are_never_found_and_never_clash(store):
+    create(store, "same", None)
+    create(store, "same", None)
+    assert store.get(owner=None, scope="", run_id="same") is None
+    assert store.page(owner=None, scope="", query=RunQuery()).runs == []
+
+
+def test_pages_go_from_the_newest_to_the_oldest_run(store):
+    for number in range(5):
+        create(store, f"r{number}")
+    first = store.page(owner=OWNER, scope="", query=RunQuery(limit=2))
+    second = store.page(owner=OWNER, scope="", query=RunQuery(limit=2, cursor=first.next))
+    last = store.page(owner=OWNER, scope="", query=RunQuery(limit=2, cursor=second.next))
+    assert [[run.run_id for run in page.runs] for page in (first, second, last)] == [["r4", "r3"], ["r2", "r1"], ["r0"]]
+    assert last.next is None
+
+
+def test_an_append_goes_on_from_the_last_seq_of_its_epoch_or_is_refused(store):
+    run = create(store, "r")
+    [hole] = store.commit([RunWrite(key=run.key, epoch=1, first_seq=3, frames=[b"{}"])])
+    [older] = store.commit([RunWrite(key=run.key, epoch=0, first_seq=2, frames=[b"{}"])])
+    assert isinstance(hole, LeaseLost)
+    assert isinstance(older, LeaseLost)
+    end(store, run)
+    [ended] = store.commit([RunWrite(key=run.key, epoch=1, first_seq=3, frames=[b"{}"])])
+    assert isinstance(ended, LeaseLost)
+
+
+def test_only_the_newest_ended_runs_are_remembered(store, monkeypatch):
+    monkeypatch.setattr(memory, "ENDED_RUNS", 2)
+    for number in range(4):
+        end(store, create(store, f"r{number}"))
+    live = create(store, "live")
+    assert [run.run_id for run in store.page(owner=OWNER, scope="", query=RunQuery()).runs] == ["live", "r3", "r2"]
+    assert store.read_frames(live.key, after=0, max_bytes=1) != []
+    assert store.get(owner=OWNER, scope="", run_id="r0") is None

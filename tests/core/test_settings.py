@@ -1,0 +1,49 @@
+import pytest
+from django.core.checks import run_checks
+from django.test import override_settings
+
+from django_pydantic_agent.checks import check_executors, check_settings
+from django_pydantic_agent.conf import DEFAULTS, agent_settings
+
+
+def messages(check, value):
+    with override_settings(DJANGO_PYDANTIC_AGENT=value):
+        return [(message.id, message.msg) for message in check(None)]
+
+
+def test_a_setting_wins_over_its_default_until_it_is_taken_back():
+    with override_settings(DJANGO_PYDANTIC_AGENT={"POLL_SECONDS": 9}):
+        assert agent_settings.POLL_SECONDS == 9
+    assert agent_settings.POLL_SECONDS == DEFAULTS["POLL_SECONDS"]
+    with pytest.raises(AttributeError, match="POLL_SECOND"):
+        agent_settings.POLL_SECOND  # noqa: B018
+
+
+def test_an_unknown_key_is_an_error_that_names_the_nearest_one():
+    assert messages(check_settings, {"POLL_SECOND": 1}) == [
+        (
+            "django_pydantic_agent.E002",
+            "DJANGO_PYDANTIC_AGENT has no key 'POLL_SECOND'; did you mean 'POLL_SECONDS'?",
+        )
+    ]
+
+
+def test_the_setting_must_be_a_dictionary_of_usable_values():
+    assert messages(check_settings, ["x"]) == [
+        ("django_pydantic_agent.E001", "DJANGO_PYDANTIC_AGENT must be a dictionary.")
+    ]
+    assert messages(check_settings, {"POLL_SECONDS": 0, "TOOL_THREADS": "8"}) == [
+        ("django_pydantic_agent.E003", "DJANGO_PYDANTIC_AGENT['POLL_SECONDS'] must be a number above 0, not 0."),
+        ("django_pydantic_agent.E003", "DJANGO_PYDANTIC_AGENT['TOOL_THREADS'] must be a number above 0, not '8'."),
+    ]
+
+
+@pytest.mark.parametrize("executors", [{}, {"default": {}}, {"default": {"BACKEND": "nowhere.Executor"}}])
+def test_an_executor_that_cannot_be_made_is_an_error(executors):
+    [(check_id, message)] = messages(check_executors, {"EXECUTORS": executors})
+    assert check_id == "django_pydantic_agent.E004"
+    assert "has no usable executor 'default'" in message
+
+
+def test_the_defaults_pass():
+    assert [message for message in run_checks() if message.id.startswith("django_pydantic_agent")] == []
