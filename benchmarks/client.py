@@ -1,9 +1,9 @@
 """The load: raw sockets on one event loop, in a process that imports nothing of what it measures.
 
-Standard input holds one line of JSON, `{"port": <port>, "core": <core or null>, "requests": [<text>, ...]}`; the
-requests are whole HTTP requests. They are sent at once, when all connections are open. A line `open` is printed when
-each has its first frame, a line of JSON with what was seen when each has its last. The end of standard input makes an
-end of it before that.
+Standard input holds one line of JSON, `{"port": <port>, "core": <core or null>, "at_once": <bool>, "requests": [...]}`;
+a request is the text of a whole HTTP request. They are sent at once when all connections are open, or each when the one
+before has its first frame. A line `open` is printed when each has its first frame, a line of JSON with what was seen
+when each has its last. The end of standard input makes an end of it before that.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ class Stream(asyncio.Protocol):
         return {name: getattr(self, name) for name in ("sent", "first", "last", "events", "bytes", "ages")}
 
 
-async def load(port: int, requests: list[str]) -> None:
+async def load(port: int, requests: list[str], *, at_once: bool) -> None:
     loop = asyncio.get_running_loop()
     streams = [Stream(request.encode()) for request in requests]
     for stream in streams:
@@ -81,6 +81,8 @@ async def load(port: int, requests: list[str]) -> None:
     began, busy = time.monotonic(), time.process_time()
     for stream in streams:
         stream.send()
+        if not at_once:
+            await stream.opened
     await asyncio.gather(*(stream.opened for stream in streams))
     print("open", flush=True)
     await asyncio.gather(*(stream.ended for stream in streams))
@@ -99,7 +101,7 @@ async def main() -> None:
         os.sched_setaffinity(0, [task["core"]])
     loop = asyncio.get_running_loop()
     loop.add_reader(sys.stdin, leave_at_end_of_input)
-    await load(task["port"], task["requests"])
+    await load(task["port"], task["requests"], at_once=task["at_once"])
 
 
 if __name__ == "__main__":

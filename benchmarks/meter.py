@@ -3,15 +3,16 @@
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
+from pydantic_ai_harness.step_persistence import SqliteStepStore
 
 READS = ("SELECT", "WITH")
-WRITES = ("INSERT", "UPDATE", "DELETE", "REPLACE")
+WRITES = ("INSERT", "UPDATE", "DELETE")
 
 
 @dataclass(slots=True)
@@ -21,14 +22,12 @@ class Meter:
     statements: int = 0
     commits: int = 0
     bytes: int = 0
-    sql: list[str] = field(default_factory=list)
 
     def count(self, sql: str, size: int, *, in_transaction: bool) -> None:
         verb = sql.lstrip().partition(" ")[0].upper()
         if verb in READS or verb in WRITES:
             self.statements += 1
             self.bytes += size
-            self.sql.append(sql)
             self.commits += verb in WRITES and not in_transaction
 
 
@@ -67,3 +66,26 @@ def _size(parameter: Any) -> int:
     if isinstance(parameter, str):
         return len(parameter.encode())
     return len(parameter) if isinstance(parameter, bytes | memoryview) else 8
+
+
+class MeteredSqliteStepStore(SqliteStepStore):
+    """The harness's own store on SQLite; it opens a connection for each call."""
+
+    def __init__(self, database: str, meter: Meter) -> None:
+        super().__init__(database=database)
+        self._meter = meter
+        self._in_transaction = False
+
+    def _open(self) -> sqlite3.Connection:
+        connection = super()._open()
+        connection.set_trace_callback(self._count)
+        return connection
+
+    def _count(self, sql: str) -> None:
+        if sql.startswith("BEGIN"):
+            self._in_transaction = True
+        elif sql.startswith("COMMIT"):
+            self._in_transaction = False
+            self._meter.commits += 1
+        else:
+            self._meter.count(sql, len(sql.encode()), in_transaction=self._in_transaction)

@@ -16,9 +16,8 @@ from tests.servers import HOST, ROOT, Server, serve
 T = TypeVar("T")
 
 QUIET = ("--no-access-log", "--log-level", "warning")
-SERVER_CORE, CLIENT_CORE = (sorted(os.sched_getaffinity(0)) + [None, None])[:2]
-if CLIENT_CORE is None:
-    SERVER_CORE = None
+CORES = sorted(os.sched_getaffinity(0))
+SERVER_CORE, CLIENT_CORE = CORES[:2] if len(CORES) > 1 else (None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,8 @@ class Side:
 
     def load(self, *tasks: Task, history: Sequence[Mapping[str, Any]] = ()) -> list[Stream]:
         """Start a run for each task at the same moment and return what came of them."""
-        with self._client([self._request(task, history, uuid.uuid4().hex) for task in tasks]) as client:
+        requests = [self._request(task, history, uuid.uuid4().hex) for task in tasks]
+        with self._client(requests, at_once=True) as client:
             client.stdout.readline()
             seen = client.stdout.readline()
             if not seen:
@@ -58,7 +58,7 @@ class Side:
         """Hold `count` streams open while the block lasts, all of one run or each of its own."""
         run_ids = [uuid.uuid4().hex for _ in range(count)]
         requests = [self._request(task, (), run_ids[0 if of_one_run else number]) for number in range(count)]
-        with self._client(requests) as client:
+        with self._client(requests, at_once=False) as client:
             if client.stdout.readline() != "open\n":
                 raise RuntimeError(f"the client failed:\n{client.stderr.read()}\n{self.server.log()}")
             yield
@@ -87,7 +87,7 @@ class Side:
         return f"POST {self.path} HTTP/1.1\r\n{head}\r\n{body}"
 
     @contextmanager
-    def _client(self, requests: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+    def _client(self, requests: Sequence[str], *, at_once: bool) -> Iterator[subprocess.Popen[str]]:
         client = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.client"],
             cwd=ROOT,
@@ -97,7 +97,7 @@ class Side:
             text=True,
         )
         try:
-            spec = {"port": self.server.port, "core": CLIENT_CORE, "requests": list(requests)}
+            spec = {"port": self.server.port, "core": CLIENT_CORE, "at_once": at_once, "requests": list(requests)}
             client.stdin.write(json.dumps(spec) + "\n")
             client.stdin.flush()
             yield client

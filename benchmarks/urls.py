@@ -7,7 +7,7 @@ from django_pydantic_agent.contrib.store.default_step_store import DefaultStepSt
 
 durable = AGUIServer(agent, step_store=DefaultStepStore)
 # A run of an anonymous request is kept in memory only.
-unpersisted = AGUIServer(agent, namespace="unpersisted", require_authenticated=False)
+unpersisted = AGUIServer(agent, namespace="unpersisted", require_authenticated=False, csrf_exempt=True)
 
 urlpatterns = [
     path("agent/", durable.urls),

@@ -12,4 +12,3 @@ class DjangoAGUIConfig(AppConfig):
         from django_pydantic_agent.runs.drain import drain_on_sigterm
 
         drain_on_sigterm()
-        from django_pydantic_agent import checks as engine_checks  # noqa: F401

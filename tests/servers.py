@@ -143,6 +143,10 @@ class Server:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         psutil.wait_procs(self.members(), timeout=STOP_SECONDS)
+        # A process counts as a zombie while its last threads still hold the socket.
+        deadline = time.monotonic() + STOP_SECONDS
+        while accepts(self.port) and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     def members(self) -> list[psutil.Process]:
         """Return the processes of the group that still run."""

@@ -119,8 +119,8 @@ def test_a_run_needs_a_login_and_the_token_of_the_page(client: Client, ada: User
 
 
 def test_the_demo_user_is_logged_in_by_the_page_while_debug_is_on(client: Client):
-    call_command("demo_user", verbosity=0)
-    call_command("demo_user", verbosity=0)
+    call_command("demo_user")
+    call_command("demo_user")
     response = client.get("/", follow=True)
     assert response.redirect_chain == [("/login/?next=/", 302), ("/", 302)]
     assert response.context["user"].username == "demo"
@@ -128,7 +128,7 @@ def test_the_demo_user_is_logged_in_by_the_page_while_debug_is_on(client: Client
 
 
 def test_without_debug_the_login_page_asks_and_there_is_no_demo_user(client: Client, example):
-    call_command("demo_user", verbosity=0)
+    call_command("demo_user")
     example.DEBUG = False
     response = client.get("/", follow=True)
     assert response.redirect_chain == [("/login/?next=/", 302)]
@@ -138,7 +138,7 @@ def test_without_debug_the_login_page_asks_and_there_is_no_demo_user(client: Cli
 
 
 def test_somebody_elses_next_page_is_not_followed(client: Client):
-    call_command("demo_user", verbosity=0)
+    call_command("demo_user")
     assert client.get("/login/?next=https://example.com/")["Location"] == "/"
 
 

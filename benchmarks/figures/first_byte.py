@@ -16,7 +16,9 @@ TASK = Task(wait=3.0)
 def measure(rounds: int) -> Iterator[Measured]:
     with bare() as other, django() as server:
         durable, floor = mount(server, "/agent/"), mount(server, "/one-frame/")
-        triples = alternate(rounds, *(lambda side=side: first_byte(side.load(*[TASK] * RUNS)) for side in (durable, floor, other)))
+        triples = alternate(
+            rounds, *(lambda side=side: first_byte(side.load(*[TASK] * RUNS)) for side in (durable, floor, other))
+        )
     ours, floors, bares = (median(side) for side in zip(*triples, strict=True))
     yield Measured(f"first byte p50, {RUNS} at once", ours * 1000, "ms")
     yield Measured(f"first byte p50, {RUNS} at once, plain DRF view", floors * 1000, "ms")

@@ -20,7 +20,9 @@ def measure(rounds: int) -> Iterator[Measured]:
         for runs, allowed in ALLOWED.items():
             tasks = [task(number, runs) for number in range(runs)]
             pairs = alternate(
-                min(rounds, 3), lambda tasks=tasks: ages(durable.load(*tasks)), lambda tasks=tasks: ages(other.load(*tasks))
+                min(rounds, 3),
+                lambda tasks=tasks: ages(durable.load(*tasks)),
+                lambda tasks=tasks: ages(other.load(*tasks)),
             )
             for name, place, limit in zip(("p50", "p99"), (0, 1), allowed, strict=True):
                 ours, theirs = (median(pair[side][place] for pair in pairs) for side in (0, 1))

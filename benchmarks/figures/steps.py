@@ -1,14 +1,14 @@
 """A run of many tool steps on a long conversation, and what it does to the server's event loop."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from statistics import median
 from urllib.request import urlopen
 
 from benchmarks.agents import Task
 from benchmarks.figures import mount
 from benchmarks.report import Bound, Measured
-from benchmarks.sides import Side, Stream, alternate, bare, django
+from benchmarks.sides import Side, alternate, bare, django
 
 STEPS = 20
 MESSAGES = 300

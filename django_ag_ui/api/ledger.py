@@ -1,6 +1,5 @@
 """What a step store knows about runs that the engine keeps elsewhere."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -48,4 +47,4 @@ def preview_of(messages: "Sequence[ModelMessage]") -> str:
 
 @async_to_sync
 async def _latest_snapshots(step_store: Any, run_ids: list[str]) -> list[Any]:
-    return await asyncio.gather(*(step_store.latest_snapshot(run_id=run_id) for run_id in run_ids))
+    return [await step_store.latest_snapshot(run_id=run_id) for run_id in run_ids]

@@ -40,12 +40,12 @@ class BodyParser(BaseParser):
 def read_body(request: HttpRequest, limit: int) -> bytes:
     """Return the body of at most `limit` bytes, in place of `request.body`, whose own limit is the project's.
 
-    Raises `BodyTooLarge`, before reading where the length is declared. What is too much is still taken from the client,
-    up to ten times the limit, since many clients read no answer before they have sent all.
+    Raises `BodyTooLarge`. What is too much is still taken from the client, up to ten times the limit, since many
+    clients read no answer before they have sent all.
     """
     if not hasattr(request, "_body"):
-        chunks, size = [], 0
-        while chunk := request.read(CHUNK_BYTES):
+        source, chunks, size = _source(request), [], 0
+        while chunk := source.read(CHUNK_BYTES):
             size += len(chunk)
             if size <= limit:
                 chunks.append(chunk)
@@ -58,6 +58,13 @@ def read_body(request: HttpRequest, limit: int) -> bytes:
     if len(body) > limit:
         raise BodyTooLarge(limit)
     return body
+
+
+def _source(request: HttpRequest) -> Any:
+    """Return what the body is read from; Django itself takes a WSGI body without a declared length for empty."""
+    if request.META.get("wsgi.input_terminated") and not request.META.get("CONTENT_LENGTH"):
+        return request.META["wsgi.input"]
+    return request
 
 
 def read_run_input(request: HttpRequest, config: AGUIConfig) -> "tuple[bytes, RunAgentInput]":

@@ -69,6 +69,10 @@ class AGUIView(APIView):
         """Return the scope that this request counts in, if the project gives it a rate."""
         return READ_SCOPE
 
+    @property
+    def default_response_headers(self) -> dict[str, str]:
+        return {"Allow": ", ".join(self.allowed_methods)}
+
     def get_exception_handler(self) -> Callable[..., Any]:
         return error_response
 
@@ -80,6 +84,7 @@ class AGUIView(APIView):
         self.outer_user = getattr(request, "user", None)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        self.format_kwarg = None
         request.accepted_renderer, request.accepted_media_type = self.perform_content_negotiation(request)
         request.version, request.versioning_scheme = None, None
         self._identify(request)

@@ -1,12 +1,15 @@
 """Frames: AG-UI events encoded once, in the form that is stored and sent."""
 
 import re
-from typing import Any
+from typing import Any, TypeAlias
 
 from ag_ui.core import BaseEvent, EventType
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from django_pydantic_agent.conf import agent_settings
+
+JsonObject: TypeAlias = dict[str, Any]
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -37,16 +40,24 @@ def safe_text(value: object) -> str:
         return f"<{type(value).__name__}>"
 
 
-def encode(event: BaseEvent) -> bytes:
-    """Return the event as one line of JSON in UTF-8: no null fields, NaN and infinities as null."""
+def encode(model: BaseModel) -> bytes:
+    """Return an event or message as one line of JSON in UTF-8: no null fields, NaN and infinities as null."""
     try:
-        line = event.model_dump_json(by_alias=True, fallback=safe_text)
+        line = model.model_dump_json(by_alias=True, fallback=safe_text)
         if _NUL_ESCAPE not in line:
             return line.encode()
     except (PydanticSerializationError, UnicodeEncodeError):
         pass
-    data = storable_value(event.model_dump(by_alias=True))
-    return to_json(data, inf_nan_mode="null", fallback=safe_text)
+    return _encode_data(model.model_dump(by_alias=True))
+
+
+def wire_form(value: Any) -> Any:
+    """Return the JSON data that a model, or JSON data, is on the wire."""
+    return from_json(encode(value) if isinstance(value, BaseModel) else _encode_data(value))
+
+
+def _encode_data(data: Any) -> bytes:
+    return to_json(storable_value(data), inf_nan_mode="null", fallback=safe_text)
 
 
 def bounded(event: BaseEvent) -> BaseEvent:

@@ -61,7 +61,8 @@ class Engine:
 
     def follow(self, run: StoredRun, *, store: RunStore, after: int = 0, idle_seconds: float = 15.0) -> Follower:
         """Return a viewer of `run` that begins behind seq `after`."""
-        return Follower(log=self._log(run, store), readers=self._readers, after=after, idle_seconds=idle_seconds)
+        log = self._log(run, store)
+        return Follower(log=log, readers=log.readers or self._readers, after=after, idle_seconds=idle_seconds)
 
     def cancel(self, run: StoredRun, *, store: RunStore) -> bool:
         """Ask a run that executes in this process to stop; False where none does."""
@@ -87,7 +88,9 @@ class Engine:
         from django_pydantic_agent.runs.execution import Execution
         from django_pydantic_agent.runs.recorder import InlineRecorder
 
-        execution = Execution(plan, run, recorder=InlineRecorder(), tool_threads=CallerThread(), own_thread=False)
+        caller = CallerThread()
+        execution = Execution(plan, run, recorder=InlineRecorder(), tool_threads=caller, own_thread=False)
+        execution.log.readers = caller
         self._enter(execution)
         await self._execute(execution)
 

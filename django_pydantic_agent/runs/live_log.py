@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections import deque
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import ClassVar
 from weakref import WeakKeyDictionary
@@ -36,6 +37,8 @@ class LiveLog:
         self.key = key
         self.last_seq = last_seq
         self.status = status
+        self.readers: Executor | None = None
+        """What reads the store for viewers on an event loop, where only the thread of the run's starter can."""
         self._is_gone = False
         self._tail: deque[Batch] = deque()
         self._tail_bytes = 0

@@ -8,7 +8,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from tests.api import urls
-from tests.api.agents import GATES
+from tests.api.agents import GATES, model
 from tests.api.stores import STORES
 
 IMMEDIATE = "django_pydantic_agent.runs.executors.immediate.ImmediateExecutor"
@@ -24,6 +24,7 @@ def project(request: pytest.FixtureRequest, settings: Settings) -> Iterator[None
     urls.authorize.does = lambda request: True
     urls.context.does = lambda request: None
     cache.clear()
+    model.requests.clear()
     yield
     GATES.clear()
     STORES.clear()
@@ -32,12 +33,12 @@ def project(request: pytest.FixtureRequest, settings: Settings) -> Iterator[None
 @pytest.fixture
 def live(transactional_db: None) -> Iterator[None]:
     """Execute runs in the background, on a database where they can see what a test has written."""
-    from django_pydantic_agent.runs.engine import shutdown_engine
+    from django_pydantic_agent.runs.engine import stop_engine
 
     yield
     for gate in GATES.values():
         gate.open()
-    shutdown_engine(5)
+    stop_engine()
 
 
 @pytest.fixture

@@ -66,5 +66,8 @@ def test_W001_runs_that_are_kept_in_memory(mount: Any, settings: Settings):
     mount(AGUIServer(ToolRegistry()))
     settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if "contrib.store" not in app]
     assert found() == [
-        ("django_ag_ui.W001", "Runs live in the memory of one process: django_pydantic_agent.contrib.store is not installed.")
+        (
+            "django_ag_ui.W001",
+            "Runs live in the memory of one process: django_pydantic_agent.contrib.store is not installed.",
+        )
     ]

@@ -1,7 +1,7 @@
 import json
-import threading
 import time
 from collections.abc import AsyncIterator, Iterator
+from itertools import repeat
 from typing import Any
 
 import pytest
@@ -45,15 +45,14 @@ class Batches:
 
 
 class Access:
-    """Access that lasts until the test takes it away."""
+    """Access that is lost when it is asked for the last time."""
 
-    def __init__(self) -> None:
-        self.is_there = True
-        self.asked = threading.Event()
+    def __init__(self, times: int = 1) -> None:
+        self.times = times
 
     def holds(self) -> bool:
-        self.asked.set()
-        return self.is_there
+        self.times -= 1
+        return self.times > 0
 
 
 def stream(*batches: Any, run_id: str = "r1", access: Access | None = None, **options: Any) -> RunStream:
@@ -128,25 +127,12 @@ def test_a_stream_of_a_worker_without_threads_is_cut_after_its_time():
 
 
 def test_access_is_asked_again_while_a_stream_is_open_and_its_loss_ends_the_stream():
-    access = Access()
-    seen = []
-
-    def lose() -> None:
-        seen.append(access.asked.wait(10))
-        access.is_there = False
-        access.asked.clear()
-
-    def wait() -> None:
-        seen.append(access.asked.wait(10))
-        time.sleep(0.05)
-
-    batches = [Batch(1, [STARTED]), Batch(2), lose, Batch(2), Batch(2), wait, Batch(2), Batch(2, [DELTA])]
-    follower = Batches(*batches)
-    found = parse(b"".join(stream(follower, access=access, recheck=0.001).blocking()))
-    assert seen == [True, True]
-    events = [frame.event for frame in found if frame.event]
-    assert [event.get("code") for event in events] == [None, "access_revoked"]
-    assert found[-1].id is None
+    access = Access(times=3)
+    follower = Batches(Batch(1, [STARTED]), *repeat(Batch(2), 100_000), Batch(2, [DELTA]))
+    found = parse(b"".join(stream(follower, access=access, recheck=1e-9).blocking()))
+    assert [(frame.id, frame.event.get("code")) for frame in found] == [("r1:1", None), (None, "access_revoked")]
+    assert access.times == 0
+    assert follower.left
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,14 @@ class HeaderAuthentication(BaseAuthentication):
         return "Name"
 
 
+class CookieAuthentication(BaseAuthentication):
+    """Authenticate whom a cookie of the project's own names."""
+
+    def authenticate(self, request: Request) -> tuple[Any, None] | None:
+        user = User.objects.filter(username=request.COOKIES.get("login", "")).first()
+        return user and (user, None)
+
+
 def server(namespace: str, **keywords: Any) -> tuple[Any, str, str]:
     return AGUIServer(registry, namespace=namespace, **keywords).urls
 
@@ -50,7 +58,10 @@ urlpatterns = [
     path("hooked/", server("hooked", step_store=DefaultStepStore, get_user=get_user, authorize=authorize)),
     path(
         "token/",
-        server("token", step_store=DefaultStepStore, authentication_classes=[HeaderAuthentication, SessionAuthentication]),
+        server(
+            "token", step_store=DefaultStepStore, authentication_classes=[HeaderAuthentication, SessionAuthentication]
+        ),
     ),
+    path("cookie/", server("cookie", step_store=DefaultStepStore, authentication_classes=[CookieAuthentication])),
     path("teams/<slug:team>/", include(([path("agent/", server("team", step_store=DefaultStepStore))], "teams"))),
 ]

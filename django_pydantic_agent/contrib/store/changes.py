@@ -103,7 +103,7 @@ class EffectRecorded(Change):
 
 
 def snapshot_columns(changes: Iterable[Change]) -> dict[int, dict[str, Any]]:
-    """Return what the snapshots among the changes say about their runs: the preview, and whether one can be continued."""
+    """Return what the snapshots among the changes say about their runs: preview and whether one can be continued."""
     columns: dict[int, dict[str, Any]] = defaultdict(dict)
     for change in changes:
         if isinstance(change, SnapshotSaved):

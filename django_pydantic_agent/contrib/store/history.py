@@ -1,7 +1,7 @@
 """Message histories as chains of rows, each of which holds only what is new."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -35,7 +35,10 @@ class Chain:
 
     def cut(self, size: int) -> "Chain":
         """Return the chain of the first `size` bytes, without the rows that it does not need."""
-        return replace(self, links=tuple(link for link in self.links if link.start < size), size=size)
+        count = len(self.links)
+        while count and self.links[count - 1].start >= size:
+            count -= 1
+        return Chain(self.links[:count], size)
 
     def extend(self, writer: int, number: int, suffix: bytes) -> tuple["Chain", list[Row]]:
         """Return the chain that goes on with `suffix`, and the rows of a new link, none where nothing is added."""

@@ -4,7 +4,7 @@ import hashlib
 
 
 def digest(*parts: str) -> str:
-    """Return the SHA-256 of the parts in hexadecimal; each goes in with its length, so that none reaches into the next."""
+    """Return the SHA-256 of the parts in hexadecimal; each goes in with its length, so none reaches into the next."""
     sha = hashlib.sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")

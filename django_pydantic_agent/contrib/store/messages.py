@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from django.utils.text import Truncator
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelRequest, UserPromptPart
 from pydantic_core import PydanticSerializationError, to_json
 
 from django_pydantic_agent.contrib.store.history import Chain
 from django_pydantic_agent.contrib.store.rows import Row
-from django_pydantic_agent.log.frames import safe_text, storable_value
+from django_pydantic_agent.log.frames import safe_text, storable, storable_value
 
 SEPARATOR = b",\n"
 """Between two messages; JSON itself holds no line feed."""
@@ -44,8 +45,8 @@ def preview(messages: Sequence[ModelMessage]) -> str:
             if isinstance(part, UserPromptPart):
                 content = [part.content] if isinstance(part.content, str) else part.content
                 text = " ".join(item for item in content if isinstance(item, str))
-                line = " ".join(text[: PREVIEW_CHARACTERS * 10].split())
-                return line if len(line) <= PREVIEW_CHARACTERS else f"{line[: PREVIEW_CHARACTERS - 1]}\N{HORIZONTAL ELLIPSIS}"
+                line = storable(" ".join(text[: PREVIEW_CHARACTERS * 10].split()))
+                return Truncator(line).chars(PREVIEW_CHARACTERS)
     return ""
 
 
@@ -62,7 +63,11 @@ class Recording:
     last: bytes
 
     @classmethod
-    def of(cls, chain: Chain, history: bytes, messages: list[ModelMessage]) -> "Recording":
+    def empty(cls) -> "Recording":
+        return cls(Chain(), [], [], b"")
+
+    @classmethod
+    def of(cls, chain: Chain, history: bytes, messages: Sequence[ModelMessage]) -> "Recording":
         """Return the state after `history`, which holds `messages`, was read or written."""
         ends: list[int] = []
         last = b""
@@ -78,24 +83,18 @@ class Recording:
 
         The last message of the previous snapshot is compared by its bytes: it is still stamped after it was saved.
         """
-        kept = min(_common(self.messages, messages), max(len(self.messages) - 1, 0))
+        kept = max(0, min(_common(self.messages, messages), len(self.messages) - 1, len(messages) - 1))
         lines = [dump_message(message) for message in messages[kept:]]
         size = self.ends[kept - 1] if kept else 0
-        suffix = SEPARATOR.join(lines)
-        if kept and lines:
-            suffix = SEPARATOR + suffix
-        if kept == len(self.messages) - 1:
-            before = SEPARATOR + self.last if kept else self.last
-            same = common_prefix(before, suffix)
-            chain, rows = self.chain.cut(size + same).extend(writer, number, suffix[same:])
-        else:
-            chain, rows = self.chain.cut(size).extend(writer, number, suffix)
+        glue = SEPARATOR if kept else b""
+        suffix = glue + SEPARATOR.join(lines)
+        # Where only the last message may differ, what it still begins with is kept too.
+        same = common_prefix(glue + self.last, suffix) if kept == len(self.messages) - 1 else 0
+        chain, rows = self.chain.cut(size + same).extend(writer, number, suffix[same:])
         ends = self.ends[:kept]
         for line in lines:
             ends.append((ends[-1] + len(SEPARATOR) if ends else 0) + len(line))
-        if lines:
-            self.last = lines[-1]
-        ...
+        self.chain, self.messages, self.ends, self.last = chain, list(messages), ends, lines[-1] if lines else b""
         return rows
 
 

@@ -9,21 +9,15 @@ from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.ownership import Owner
 
 if TYPE_CHECKING:
-    from django_pydantic_agent.contrib.store.models import Run
-
-    _RunQuerySet = models.QuerySet[Run]
-else:
-    _RunQuerySet = models.QuerySet
+    from django_pydantic_agent.contrib.store.models import Run  # noqa: F401
 
 
 def digests(owner: Owner, scope: str, **texts: str | None) -> dict[str, str | None]:
     """Return a column `<name>_digest` for each text of an owner's run; None stays None."""
-    return {
-        f"{name}_digest": None if text is None else digest(owner.key, scope, text) for name, text in texts.items()
-    }
+    return {f"{name}_digest": None if text is None else digest(owner.key, scope, text) for name, text in texts.items()}
 
 
-class RunQuerySet(_RunQuerySet):
+class RunQuerySet(models.QuerySet["Run"]):
     def for_owner(self, owner: Owner, scope: str, **texts: str) -> Self:
         """Keep the runs of one owner in one scope, and of those the ones with these ids.
 

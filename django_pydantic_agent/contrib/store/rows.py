@@ -29,13 +29,13 @@ def insert(
     update: Sequence[str] = (),
     unique: Sequence[str] = (),
 ) -> None:
-    """Insert `rows`, whose values are as the database takes them; with `update`, rows that are there get these columns."""
+    """Insert `rows` of values as the database takes them; with `update`, rows that are there get these columns."""
     if not rows:
         return
     quote = connection.ops.quote_name
     names = ", ".join(map(quote, columns))
     values = "(" + ", ".join(map(_placeholders(connection, model).__getitem__, columns)) + ")"
-    start = f"INSERT INTO {quote(model._meta.db_table)} ({names}) VALUES "
+    start = f"INSERT INTO {quote(model._meta.db_table)} ({names}) VALUES "  # noqa: S608
     end = _on_conflict(connection, update, unique) if update else ""
     with connection.cursor() as cursor:
         for batch in _batches(rows, _row_limit(connection, len(columns))):
@@ -55,9 +55,10 @@ def pieces(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _placeholders(connection: BaseDatabaseWrapper, model: type[models.Model]) -> dict[str, str]:
-    binary = connection.ops.binary_placeholder_sql(b"")
+    binary = "_binary %s" if connection.vendor == "mysql" else "%s"
     return {
-        field.column: binary if isinstance(field, models.BinaryField) else "%s" for field in model._meta.local_fields
+        str(field.column): binary if isinstance(field, models.BinaryField) else "%s"
+        for field in model._meta.local_fields
     }
 
 

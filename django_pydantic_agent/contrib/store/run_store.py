@@ -8,7 +8,7 @@ from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import Any, cast
 
-from django.db import DatabaseError, IntegrityError, InterfaceError, OperationalError, connections, router, transaction
+from django.db import DatabaseError, IntegrityError, InterfaceError, connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import QuerySet
 from django.utils.crypto import constant_time_compare, salted_hmac
@@ -17,6 +17,7 @@ from django_pydantic_agent.contrib.store.changes import Change, apply, snapshot_
 from django_pydantic_agent.contrib.store.fields import to_microseconds
 from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.contrib.store.models import Run, RunFrames
+from django_pydantic_agent.contrib.store.outages import is_outage
 from django_pydantic_agent.contrib.store.querysets import RunQuerySet, digests
 from django_pydantic_agent.contrib.store.recursive import fetch_recursive
 from django_pydantic_agent.contrib.store.rows import Row, as_json, insert, pieces
@@ -32,10 +33,6 @@ FRAME_COLUMNS = ("run_id", "first_seq", "last_seq", "piece", "is_compressed", "s
 MERGED_BYTES = 256 * 1024
 
 STRETCHES_PER_READ = 1_000
-
-# Statements that MariaDB refuses for what they hold, in the class of errors that otherwise means an outage: too large a
-# packet, text outside the column's character set, no JSON, a violated check.
-MARIADB_REFUSALS = frozenset({1153, 1366, 1406, 3140, 4025})
 
 _SUMMARY = (
     "pk",
@@ -71,15 +68,13 @@ class DatabaseRunStore:
         alias = self._alias
         now = datetime.now(UTC)
         parent = new.parent
-        row = Run(
-            owner=storable(new.owner.key),
-            scope=storable(new.scope),
-            run_id=storable(new.run_id),
-            thread_id=storable(new.thread_id),
-            owner_digest=digest(new.owner.key),
-            partition_digest=digest(new.owner.key, new.scope),
-            parent_id=parent.key if parent else None,
-            parent_run_id=storable(parent.run_id) if parent else None,
+        row = new_row(
+            new.owner,
+            new.scope,
+            run_id=new.run_id,
+            thread_id=new.thread_id,
+            parent=parent.key if parent else None,
+            parent_run_id=parent.run_id if parent else None,
             server=new.server,
             status=RunStatus.QUEUED,
             input=new.input,
@@ -88,13 +83,6 @@ class DatabaseRunStore:
             message_ids=storable_value(list(new.message_ids)),
             last_seq=1,
             created_at=now,
-            **digests(
-                new.owner,
-                new.scope,
-                run=new.run_id,
-                thread=new.thread_id,
-                parent=parent.run_id if parent else None,
-            ),
         )
         try:
             with transaction.atomic(using=alias):
@@ -110,7 +98,7 @@ class DatabaseRunStore:
                     status=RunStatus.QUEUED,
                     digest=new.digest,
                     started_at=now,
-                    parent_run_id=row.parent_run_id,
+                    parent_run_id=parent.run_id if parent else None,
                 )
                 transaction.on_commit(lambda: on_commit(run), using=alias, robust=True)
         except IntegrityError:
@@ -182,7 +170,7 @@ class DatabaseRunStore:
         try:
             return self._write(writes)
         except (DatabaseError, InterfaceError, ValueError, TypeError, OverflowError) as error:
-            if _is_outage(error):
+            if is_outage(error):
                 raise StoreUnavailable(str(error)) from error
             if len(writes) == 1:
                 refusal = UnstorableWrite("the database refuses what the run wrote")
@@ -242,7 +230,9 @@ class DatabaseRunStore:
                     applied.append(write)
                 elif not _is_committed(connection, write):
                     results[index] = LeaseLost("the run goes on elsewhere, has ended or is gone")
-            frames = [row for write in applied if write.frames for row in _stretch(write.key, write.first_seq, write.frames)]
+            frames = [
+                row for write in applied if write.frames for row in _stretch(write.key, write.first_seq, write.frames)
+            ]
             insert(connection, RunFrames, FRAME_COLUMNS, frames)
             apply(connection, [cast("Change", change) for write in applied for change in write.ledger])
         return results
@@ -257,6 +247,31 @@ class DatabaseRunStore:
                 insert(self._connection, RunFrames, FRAME_COLUMNS, merged)
             else:
                 transaction.set_rollback(True, using=self._alias)
+
+
+def new_row(
+    owner: Owner,
+    scope: str,
+    *,
+    run_id: str,
+    thread_id: str = "",
+    parent: int | None = None,
+    parent_run_id: str | None = None,
+    **columns: Any,
+) -> Run:
+    """Return an unsaved run under its ids, whatever characters they hold."""
+    return Run(
+        owner=storable(owner.key),
+        scope=storable(scope),
+        run_id=storable(run_id),
+        thread_id=storable(thread_id),
+        owner_digest=digest(owner.key),
+        partition_digest=digest(owner.key, scope),
+        parent_id=parent,
+        parent_run_id=None if parent_run_id is None else storable(parent_run_id),
+        **digests(owner, scope, run=run_id, thread=thread_id, parent=parent_run_id),
+        **columns,
+    )
 
 
 class _Cursor:
@@ -283,7 +298,7 @@ class _Cursor:
 
 
 def _advance(connection: BaseDatabaseWrapper, write: RunWrite) -> bool:
-    """Append to the run in one conditional statement; False where it is not in the state that the write goes on from."""
+    """Append to the run in one conditional statement; False where the run is not at the seq before the write."""
     changes = [cast("Change", change) for change in write.ledger]
     about = snapshot_columns(changes)
     columns: dict[str, Any] = {"last_seq": write.last_seq, **about.pop(write.key, {})}
@@ -303,7 +318,9 @@ def _advance(connection: BaseDatabaseWrapper, write: RunWrite) -> bool:
             sources = sources_of(write.ending.status)
             where.append(f"status IN ({', '.join(['%s'] * len(sources))})")
             state += sources
-    assignments = ", ".join(f"{name} = COALESCE(preview, %s)" if name == "preview" else f"{name} = %s" for name in columns)
+    assignments = ", ".join(
+        f"{name} = COALESCE(preview, %s)" if name == "preview" else f"{name} = %s" for name in columns
+    )
     table = connection.ops.quote_name(Run._meta.db_table)
     with connection.cursor() as cursor:
         sql = f"UPDATE {table} SET {assignments} WHERE {' AND '.join(where)}"  # noqa: S608
@@ -352,12 +369,12 @@ def _stretch(run: int, first_seq: int, frames: Sequence[bytes], *, compress: boo
     return [(run, first_seq, last_seq, piece, compress, len(data), part) for piece, part in pieces(stored)]
 
 
-def _read(stretches: QuerySet[RunFrames]) -> list[tuple[int, int, bool, bytes]]:
+def _read(stretches: QuerySet[RunFrames]) -> list[tuple[int, int, bool, bytes | memoryview]]:
     rows = stretches.order_by("last_seq", "piece").values_list("first_seq", "last_seq", "is_compressed", "data")
     return list(rows)
 
 
-def _joined(rows: Iterable[tuple[int, int, bool, bytes]]) -> Iterator[tuple[int, list[bytes]]]:
+def _joined(rows: Iterable[tuple[int, int, bool, bytes | memoryview]]) -> Iterator[tuple[int, list[bytes]]]:
     """Yield the first seq and the frames of each stretch."""
     for (first_seq, _, is_compressed), parts in groupby(rows, key=itemgetter(0, 1, 2)):
         data = b"".join(part[3] for part in parts)
@@ -382,10 +399,3 @@ def _within(frames: list[bytes], max_bytes: int) -> list[bytes]:
         if size > max_bytes:
             return frames[: max(count, 1)]
     return frames
-
-
-def _is_outage(error: Exception) -> bool:
-    """Return whether the database may accept the same statements later."""
-    if not isinstance(error, OperationalError | InterfaceError):
-        return False
-    return not (error.args and error.args[0] in MARIADB_REFUSALS)

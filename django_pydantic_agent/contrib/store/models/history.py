@@ -27,9 +27,7 @@ class HistoryMessage(models.Model):
     class Meta:
         verbose_name = _("stretch of history")
         verbose_name_plural = _("stretches of history")
-        constraints = [
-            models.UniqueConstraint(fields=["writer", "number", "piece"], name="dpa_store_history_number"),
-        ]
+        constraints = (models.UniqueConstraint(fields=["writer", "number", "piece"], name="dpa_store_history_number"),)
 
     def __str__(self) -> str:
         return f"{self.writer}:{self.number}"

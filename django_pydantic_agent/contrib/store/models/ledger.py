@@ -1,4 +1,4 @@
-"""The harness ledger: step events, snapshots and tool effects, each field of its records. Write order is that of `id`."""
+"""The harness ledger: each field of its records. The order of writing is that of `id`."""
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
@@ -38,8 +38,8 @@ class StepEvent(models.Model):
     class Meta:
         verbose_name = _("step event")
         verbose_name_plural = _("step events")
-        constraints = [models.UniqueConstraint(fields=["run", "key_digest"], name="dpa_store_event_key")]
-        indexes = [models.Index(fields=["run", "id"], name="dpa_store_event_run")]
+        constraints = (models.UniqueConstraint(fields=["run", "key_digest"], name="dpa_store_event_key"),)
+        indexes = (models.Index(fields=["run", "id"], name="dpa_store_event_run"),)
 
     def __str__(self) -> str:
         return f"{self.kind} {self.step_index}"
@@ -71,15 +71,15 @@ class Snapshot(models.Model):
     class Meta:
         verbose_name = _("snapshot")
         verbose_name_plural = _("snapshots")
-        constraints = [models.UniqueConstraint(fields=["run", "key_digest"], name="dpa_store_snapshot_key")]
-        indexes = [models.Index(fields=["run", "id"], name="dpa_store_snapshot_run")]
+        constraints = (models.UniqueConstraint(fields=["run", "key_digest"], name="dpa_store_snapshot_key"),)
+        indexes = (models.Index(fields=["run", "id"], name="dpa_store_snapshot_run"),)
 
     def __str__(self) -> str:
         return f"{self.state} {self.step_index}"
 
 
 class ToolEffect(models.Model):
-    """The state of one tool call's side effect. `reason` says why an effect is unresolved although its run has ended."""
+    """The state of one tool call's side effect. `reason` says why it is unresolved after the end of its run."""
 
     run = models.ForeignKey(
         Run, on_delete=models.CASCADE, db_index=False, related_name="tool_effects", verbose_name=_("run")
@@ -97,11 +97,11 @@ class ToolEffect(models.Model):
     class Meta:
         verbose_name = _("tool effect")
         verbose_name_plural = _("tool effects")
-        constraints = [models.UniqueConstraint(fields=["run", "call_digest"], name="dpa_store_effect_call")]
-        indexes = [
+        constraints = (models.UniqueConstraint(fields=["run", "call_digest"], name="dpa_store_effect_call"),)
+        indexes = (
             models.Index(fields=["run", "status"], name="dpa_store_effect_run"),
             models.Index(fields=["status", "id"], name="dpa_store_effect_status"),
-        ]
+        )
 
     def __str__(self) -> str:
         return f"{self.tool_name} {self.tool_call_id}"

@@ -69,8 +69,8 @@ class Run(models.Model):
     class Meta:
         verbose_name = _("run")
         verbose_name_plural = _("runs")
-        constraints = [models.UniqueConstraint(fields=["run_digest"], name="dpa_store_run_digest")]
-        indexes = [
+        constraints = (models.UniqueConstraint(fields=["run_digest"], name="dpa_store_run_digest"),)
+        indexes = (
             models.Index(fields=["partition_digest", "is_ledger_only", "id"], name="dpa_store_run_partition"),
             models.Index(fields=["thread_digest", "id"], name="dpa_store_run_thread"),
             models.Index(fields=["conversation_digest"], name="dpa_store_run_conversation"),
@@ -78,7 +78,7 @@ class Run(models.Model):
             models.Index(fields=["parent"], name="dpa_store_run_parent"),
             models.Index(fields=["owner_digest", "id"], name="dpa_store_run_owner"),
             models.Index(fields=["status", "id"], name="dpa_store_run_status"),
-        ]
+        )
 
     def __str__(self) -> str:
         return self.run_id
@@ -101,9 +101,7 @@ class RunFrames(models.Model):
     class Meta:
         verbose_name = _("stretch of the log")
         verbose_name_plural = _("stretches of the log")
-        constraints = [
-            models.UniqueConstraint(fields=["run", "last_seq", "piece"], name="dpa_store_frames_seq"),
-        ]
+        constraints = (models.UniqueConstraint(fields=["run", "last_seq", "piece"], name="dpa_store_frames_seq"),)
 
     def __str__(self) -> str:
         return f"{self.first_seq}-{self.last_seq}"

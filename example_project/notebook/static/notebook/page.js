@@ -50,7 +50,12 @@ function startAnew() {
 
 function continueRun(run, kind) {
   const threadId = kind === "fork" ? crypto.randomUUID() : run.thread_id;
-  aim({ url: run.links[kind], threadId }, `${kind === "fork" ? "Fork" : "Resume"}: ${run.preview ?? run.run_id}`);
+  aim({ url: run.links[kind], threadId }, `${kind === "fork" ? "Fork" : "Resume"}: ${nameOf(run)}`);
+}
+
+/** What the user asked in a run, as far as this browser knows; else how its conversation began. */
+function nameOf(run) {
+  return posts.find(run.run_id)?.prompt ?? run.preview ?? run.run_id;
 }
 
 function makePost(prompt) {
@@ -87,7 +92,7 @@ async function watch(post) {
   }
   if (signal.aborted) return;
   count(-1);
-  say(view.end.textContent);
+  say("");
   posts.end(post);
   const run = (await listRuns()).find((row) => row.run_id === post.runId);
   if (run?.links.resume) continueRun(run, "resume");
@@ -132,12 +137,12 @@ function drawRow(run) {
   const started = row.querySelector("[data-started]");
   started.dateTime = run.started_at;
   started.textContent = new Date(run.started_at).toLocaleString();
-  row.querySelector("[data-preview]").textContent = run.preview ?? run.run_id;
+  row.querySelector("[data-preview]").textContent = nameOf(run);
   row.querySelector("[data-run-status]").textContent = run.status;
   const post = posts.find(run.run_id);
   for (const button of row.querySelectorAll("[data-action]")) {
     const kind = button.dataset.action;
-    button.setAttribute("aria-label", `${button.textContent} ${run.preview ?? run.run_id}`);
+    button.setAttribute("aria-label", `${button.textContent} ${nameOf(run)}`);
     button.hidden = kind === "show" ? !post : !run.links[kind];
     button.addEventListener("click", () => {
       leave();
@@ -165,5 +170,5 @@ composer.prompt.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) composer.requestSubmit();
 });
 
-await listRuns();
 for (const post of posts.unfinished) watch(post);
+listRuns();

@@ -1,0 +1,46 @@
+"""What the two apps add to the start of every process of a project."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from statistics import median
+
+from benchmarks.report import Bound, Measured
+from benchmarks.sides import alternate
+from tests.servers import ROOT
+
+APPS = ("django_ag_ui", "django_pydantic_agent.contrib.store")
+PROGRAM = """
+import sys, time
+import django
+from django.conf import settings
+from tests import settings as project
+apps = [app for app in project.INSTALLED_APPS if app not in sys.argv[1:]]
+values = {name: value for name, value in vars(project).items() if name.isupper()}
+settings.configure(**values | {"INSTALLED_APPS": apps})
+began = time.perf_counter()
+django.setup()
+print(time.perf_counter() - began)
+"""
+
+
+def measure(rounds: int) -> Iterator[Measured]:
+    pairs = alternate(4 * rounds, duration, lambda: duration(*APPS))
+    yield Measured("django.setup()", median(ours for ours, _ in pairs) * 1000, "ms")
+    yield Measured("django.setup() without the apps", median(without for _, without in pairs) * 1000, "ms")
+    ratio = median(ours / without for ours, without in pairs)
+    yield Measured("django.setup(), against without the apps", ratio, "", Bound(at_most=1.1))
+
+
+def duration(*left_out: str) -> float:
+    """Return the seconds that django.setup() takes in a new process without some apps."""
+    process = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *left_out],
+        cwd=ROOT,
+        env=os.environ | {"DJANGO_SETTINGS_MODULE": ""},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return float(process.stdout)

@@ -1,0 +1,212 @@
+"""The ledger of one owner, read and written at once; what a live run records goes through its journal instead."""
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from django.db import IntegrityError, connections, router, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import F, Min, QuerySet
+from pydantic_ai_harness.step_persistence import ContinuableSnapshot, RunRecord, StepEvent, ToolEffectRecord
+
+from django_pydantic_agent.contrib.store import models, records
+from django_pydantic_agent.contrib.store.changes import (
+    EffectRecorded,
+    EventAppended,
+    RunRegistered,
+    SnapshotSaved,
+    apply,
+    snapshot_columns,
+    update_runs,
+)
+from django_pydantic_agent.contrib.store.history import Chain, HistoryReader
+from django_pydantic_agent.contrib.store.identity import digest
+from django_pydantic_agent.contrib.store.messages import Recording, common_prefix, dump, load, preview
+from django_pydantic_agent.contrib.store.models.ledger import EffectStatus, SnapshotState
+from django_pydantic_agent.contrib.store.outages import patiently
+from django_pydantic_agent.contrib.store.querysets import RunQuerySet
+from django_pydantic_agent.contrib.store.run_store import new_row
+from django_pydantic_agent.ownership import Owner
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+def log_skipped(snapshot: ContinuableSnapshot, error: Exception) -> None:
+    """Say that a boundary could not be saved; the snapshots before it stay valid."""
+    place = (snapshot.run_id, snapshot.step_index)
+    logger.warning("The snapshot of run %r at step %d cannot be saved.", *place, exc_info=error)
+
+
+class Ledger:
+    """The rows of one owner in one scope, as harness records. Synchronous; each write is a transaction of its own."""
+
+    def __init__(self, owner: Owner, scope: str) -> None:
+        self.owner = owner
+        self.scope = scope
+
+    def register_run(self, record: RunRecord) -> int:
+        """Claim or create a run and return its key.
+
+        Raises `ValueError` where the run id is registered already, unless by the same registration.
+        """
+        columns = records.run_columns(record, self.owner, self.scope)
+
+        def register(connection: BaseDatabaseWrapper, run: int) -> int:
+            apply(connection, [RunRegistered(run=run, run_id=record.run_id, columns=columns)])
+            return run
+
+        return self._write(record.run_id, register)
+
+    def get_run(self, run_id: str) -> RunRecord | None:
+        row = self._run(run_id).exclude(registered_at=None).values(*records.RUN_FIELDS).first()
+        return None if row is None else records.to_run({**row, "run_id": run_id})
+
+    def list_runs(self, parent_run_id: str | None, conversation_id: str | None) -> list[RunRecord]:
+        ids = {"parent": parent_run_id, "conversation": conversation_id}
+        runs = self._runs.for_owner(
+            self.owner, self.scope, **{name: text for name, text in ids.items() if text is not None}
+        )
+        rows = runs.exclude(registered_at=None).order_by("registered_at", "pk").values(*records.RUN_FIELDS)
+        return [records.to_run(row) for row in rows]
+
+    def append_event(self, event: StepEvent) -> None:
+        def append(connection: BaseDatabaseWrapper, run: int) -> None:
+            if not self._is_repeated(models.StepEvent, run, event.idempotency_key):
+                apply(connection, [EventAppended(run=run, row=records.event_row(run, event))])
+
+        self._write(event.run_id, append)
+
+    def list_events(self, run_id: str) -> list[StepEvent]:
+        rows = self._of_run(models.StepEvent, run_id).order_by("pk").values(*records.EVENT_FIELDS)
+        return [records.to_event(run_id, row) for row in rows]
+
+    def save_snapshot(self, snapshot: ContinuableSnapshot) -> None:
+        try:
+            body = dump(snapshot.messages)
+        except Exception as error:
+            log_skipped(snapshot, error)
+            return
+
+        def save(connection: BaseDatabaseWrapper, run: int) -> None:
+            if self._is_repeated(models.Snapshot, run, snapshot.idempotency_key):
+                return
+            before, chain = self._newest_history(connection, run, snapshot.parent_run_id)
+            same = common_prefix(before, body)
+            numbers = models.HistoryMessage.objects.using(connection.alias).filter(writer=run)
+            number = min(numbers.aggregate(lowest=Min("number"))["lowest"] or 0, 0) - 1
+            chain, rows = chain.cut(same).extend(run, number, body[same:])
+            change = SnapshotSaved(
+                run=run,
+                row=records.snapshot_row(run, snapshot, chain.reference),
+                history=rows,
+                is_complete=snapshot.state == "complete",
+                preview=preview(snapshot.messages),
+            )
+            apply(connection, [change])
+            update_runs(connection, snapshot_columns([change]))
+
+        self._write(snapshot.run_id, save)
+
+    def latest_snapshot(self, run_id: str, include_interrupted: bool) -> tuple[ContinuableSnapshot, Recording] | None:
+        """Return a snapshot together with what a run that continues it has to know of its history."""
+        row = self._snapshots(run_id, include_interrupted).last()
+        if row is None:
+            return None
+        history, chain = HistoryReader(connections[self._alias]).read(*_reference(row))
+        messages = load(history)
+        return records.to_snapshot(run_id, row, messages), Recording.of(chain, history, messages)
+
+    def list_snapshots(self, run_id: str, include_interrupted: bool) -> list[ContinuableSnapshot]:
+        rows = list(self._snapshots(run_id, include_interrupted))
+        reader = HistoryReader(connections[self._alias])
+        reader.preload(row["history_writer"] for row in rows)
+        return [records.to_snapshot(run_id, row, load(reader.read(*_reference(row))[0])) for row in rows]
+
+    def record_tool_effect(self, record: ToolEffectRecord) -> None:
+        def write(connection: BaseDatabaseWrapper, run: int) -> None:
+            row = records.effect_row(run, record)
+            apply(connection, [EffectRecorded(run=run, call=digest(record.tool_call_id), row=row)])
+
+        self._write(record.run_id, write)
+
+    def get_tool_effect(self, run_id: str, tool_call_id: str) -> ToolEffectRecord | None:
+        effects = self._of_run(models.ToolEffect, run_id).filter(call_digest=digest(tool_call_id))
+        row = effects.values(*records.EFFECT_FIELDS).first()
+        return None if row is None else records.to_effect(run_id, {**row, "tool_call_id": tool_call_id})
+
+    def list_unresolved_tool_effects(self, run_id: str) -> list[ToolEffectRecord]:
+        effects = self._of_run(models.ToolEffect, run_id).filter(status=EffectStatus.STARTED).order_by("pk")
+        return [records.to_effect(run_id, row) for row in effects.values(*records.EFFECT_FIELDS)]
+
+    @property
+    def _alias(self) -> str:
+        return router.db_for_write(models.Run)
+
+    @property
+    def _runs(self) -> RunQuerySet:
+        return models.Run.objects.using(self._alias)
+
+    def _run(self, run_id: str) -> RunQuerySet:
+        return self._runs.for_owner(self.owner, self.scope, run=run_id)
+
+    def _of_run(self, model: Any, run_id: str) -> "QuerySet[Any]":
+        rows: QuerySet[Any] = model.objects.using(self._alias).filter(run__in=self._run(run_id))
+        return rows
+
+    def _snapshots(self, run_id: str, include_interrupted: bool) -> "QuerySet[Any]":
+        snapshots = self._of_run(models.Snapshot, run_id).filter(is_pruned=False).order_by("pk")
+        if not include_interrupted:
+            snapshots = snapshots.filter(state=SnapshotState.COMPLETE)
+        return snapshots.values(*records.SNAPSHOT_FIELDS, "history_writer", "history_number", "history_size")
+
+    def _newest_history(
+        self, connection: BaseDatabaseWrapper, run: int, parent_run_id: str | None
+    ) -> tuple[bytes, Chain]:
+        """Return the history that the next snapshot of `run` most likely begins with."""
+        snapshots = models.Snapshot.objects.using(connection.alias).order_by("-pk")
+        references = snapshots.values("history_writer", "history_number", "history_size")
+        row = references.filter(run=run).first()
+        if row is None and parent_run_id is not None:
+            row = references.filter(run__in=self._run(parent_run_id)).first()
+        return (b"", Chain()) if row is None else HistoryReader(connection).read(*_reference(row))
+
+    def _is_repeated(self, model: Any, run: int, key: str | None) -> bool:
+        """Return whether a row of this idempotency key is there."""
+        if key is None:
+            return False
+        repeated: bool = model.objects.using(self._alias).filter(run=run, key_digest=digest(key)).exists()
+        return repeated
+
+    def _write(self, run_id: str, change: Callable[[BaseDatabaseWrapper, int], T]) -> T:
+        """Apply a change to a run whose row is locked, and made where it is not there."""
+        alias = self._alias
+
+        def attempt() -> T:
+            with transaction.atomic(using=alias):
+                return change(connections[alias], self._lock(run_id))
+
+        def attempt_twice() -> T:
+            try:
+                return attempt()
+            except IntegrityError:
+                # Somebody else has made the row at the same time.
+                return attempt()
+
+        return patiently(attempt_twice, using=alias)
+
+    def _lock(self, run_id: str) -> int:
+        # An update rather than SELECT FOR UPDATE: SQLite has no row locks and wants the first statement to write.
+        runs = self._run(run_id)
+        if runs.update(ledger_seq=F("ledger_seq")):
+            return int(runs.values_list("pk", flat=True).get())
+        row = new_row(self.owner, self.scope, run_id=run_id, is_ledger_only=True, created_at=datetime.now(UTC))
+        row.save(using=self._alias, force_insert=True)
+        key: int = row.pk
+        return key
+
+
+def _reference(row: Mapping[str, Any]) -> tuple[int, int, int]:
+    return row["history_writer"], row["history_number"], row["history_size"]

@@ -1,0 +1,123 @@
+"""Chunk events, written out as the starts, contents and ends that they stand for."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ag_ui.core import (
+    BaseEvent,
+    EventType,
+    ReasoningMessageContentEvent,
+    ReasoningMessageEndEvent,
+    ReasoningMessageStartEvent,
+    TextMessageContentEvent,
+    TextMessageEndEvent,
+    TextMessageStartEvent,
+    ToolCallArgsEvent,
+    ToolCallEndEvent,
+    ToolCallStartEvent,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shorthand:
+    """What a type of chunk stands for. `key` names the item; `opening` are the fields that only its start carries."""
+
+    key: str
+    opening: tuple[str, ...]
+    start: type[BaseEvent]
+    content: type[BaseEvent]
+    end: type[BaseEvent]
+
+
+_SHORTHANDS = {
+    EventType.TEXT_MESSAGE_CHUNK: _Shorthand(
+        "message_id", ("role", "name"), TextMessageStartEvent, TextMessageContentEvent, TextMessageEndEvent
+    ),
+    EventType.TOOL_CALL_CHUNK: _Shorthand(
+        "tool_call_id", ("tool_call_name", "parent_message_id"), ToolCallStartEvent, ToolCallArgsEvent, ToolCallEndEvent
+    ),
+    EventType.REASONING_MESSAGE_CHUNK: _Shorthand(
+        "message_id", (), ReasoningMessageStartEvent, ReasoningMessageContentEvent, ReasoningMessageEndEvent
+    ),
+}
+# These say nothing about what chunks build.
+_ASIDE = frozenset(
+    {
+        EventType.RAW,
+        EventType.ACTIVITY_SNAPSHOT,
+        EventType.ACTIVITY_DELTA,
+        EventType.REASONING_ENCRYPTED_VALUE,
+        EventType.SUBAGENT_STARTED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    shorthand: _Shorthand
+    name: str
+
+
+class Chunks:
+    """Writes out a run's chunks, as AG-UI clients do.
+
+    A lane is a subagent, or None for the agent itself. Each builds at most one item out of chunks at a time, because a
+    chunk without an id goes on with the item of its lane; any other event of the lane ends it.
+    """
+
+    def __init__(self) -> None:
+        self._lanes: dict[str | None, _Item] = {}
+
+    def expand(self, event: BaseEvent) -> Sequence[BaseEvent]:
+        """Return what is to be logged for an event: the event itself unless chunks are involved.
+
+        A chunk that neither starts an item nor goes on with one is left out.
+        """
+        if (shorthand := _SHORTHANDS.get(event.type)) is not None:
+            return list(self._write_out(event, shorthand))
+        if not self._lanes or event.type in _ASIDE:
+            return (event,)
+        if event.type is EventType.MESSAGES_SNAPSHOT:
+            return [*self._end(list(self._lanes)), event]
+        return [*self._end([_lane_of(event)]), event]
+
+    def _write_out(self, chunk: BaseEvent, shorthand: _Shorthand) -> Iterator[BaseEvent]:
+        name = getattr(chunk, shorthand.key)
+        lane = self._find_lane(chunk, shorthand, name)
+        item = self._lanes.get(lane)
+        starts = item is None or item.shorthand is not shorthand or name not in (None, item.name)
+        if starts and (name is None or (shorthand.start is ToolCallStartEvent and chunk.tool_call_name is None)):
+            return
+        shared: dict[str, Any] = {
+            shorthand.key: item.name if name is None and item is not None else name,
+            "subagent_run_id": lane,
+            "timestamp": chunk.timestamp,
+            "metadata": chunk.metadata,
+        }
+        if starts:
+            yield from self._end([lane])
+            self._lanes[lane] = _Item(shorthand, name)
+            yield shorthand.start(**shared, **{field: getattr(chunk, field) for field in shorthand.opening})
+        if chunk.delta is not None or chunk.raw_event is not None or (chunk.metadata is not None and not starts):
+            yield shorthand.content(**shared, delta=chunk.delta or "", raw_event=chunk.raw_event)
+
+    def _find_lane(self, chunk: BaseEvent, shorthand: _Shorthand, name: str | None) -> str | None:
+        lane = _lane_of(chunk)
+        if name is not None:
+            holders = (holder for holder, item in self._lanes.items() if item == _Item(shorthand, name))
+            return next(holders, lane)
+        if lane is not None or ((own := self._lanes.get(None)) and own.shorthand is shorthand):
+            return lane
+        candidates = [holder for holder, item in self._lanes.items() if item.shorthand is shorthand]
+        return candidates[0] if len(candidates) == 1 else None
+
+    def _end(self, lanes: Iterable[str | None]) -> Iterator[BaseEvent]:
+        for lane in lanes:
+            if (item := self._lanes.pop(lane, None)) is not None:
+                yield item.shorthand.end(**{item.shorthand.key: item.name, "subagent_run_id": lane})
+
+
+def _lane_of(event: BaseEvent) -> str | None:
+    lane: str | None = getattr(event, "subagent_run_id", None)
+    return lane
