@@ -9,6 +9,7 @@ from django.http import StreamingHttpResponse
 from rest_framework.authentication import SessionAuthentication
 from rest_framework.generics import ListAPIView
 from rest_framework.permissions import IsAuthenticated
+from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.serializers import ModelSerializer
 from rest_framework.views import APIView
@@ -22,11 +23,19 @@ FRAME = b'data: {"type":"RUN_STARTED","threadId":"thread","runId":"run"}\n\n'
 LAST_FRAME = b'data: {"type":"RUN_FINISHED","threadId":"thread","runId":"run"}\n\n'
 
 
+class EventStreamRenderer(BaseRenderer):
+    """Lets clients ask for an event stream, which no renderer makes."""
+
+    media_type = "text/event-stream"
+    format = "event-stream"
+
+
 class OneFrameView(APIView):
     """Write one row, stream one fixed frame, and a last one as long after it as the posted task waits."""
 
     authentication_classes = (SessionAuthentication,)
     permission_classes = (IsAuthenticated,)
+    renderer_classes = (EventStreamRenderer,)
 
     def post(self, request: Request) -> StreamingHttpResponse:
         task = Task(**json.loads(request.data["messages"][-1]["content"]))

@@ -1,22 +1,27 @@
 """Chunk events, written out as the starts, contents and ends that they stand for."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from ag_ui.core import (
     BaseEvent,
     EventType,
+    ReasoningMessageChunkEvent,
     ReasoningMessageContentEvent,
     ReasoningMessageEndEvent,
     ReasoningMessageStartEvent,
+    TextMessageChunkEvent,
     TextMessageContentEvent,
     TextMessageEndEvent,
     TextMessageStartEvent,
     ToolCallArgsEvent,
+    ToolCallChunkEvent,
     ToolCallEndEvent,
     ToolCallStartEvent,
 )
+
+Chunk: TypeAlias = TextMessageChunkEvent | ToolCallChunkEvent | ReasoningMessageChunkEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +30,9 @@ class _Shorthand:
 
     key: str
     opening: tuple[str, ...]
-    start: type[BaseEvent]
-    content: type[BaseEvent]
-    end: type[BaseEvent]
+    start: Callable[..., BaseEvent]
+    content: Callable[..., BaseEvent]
+    end: Callable[..., BaseEvent]
 
 
 _SHORTHANDS = {
@@ -74,35 +79,38 @@ class Chunks:
 
         A chunk that neither starts an item nor goes on with one is left out.
         """
-        if (shorthand := _SHORTHANDS.get(event.type)) is not None:
-            return list(self._write_out(event, shorthand))
+        if isinstance(event, Chunk):
+            return list(self._write_out(event, _SHORTHANDS[event.type]))
         if not self._lanes or event.type in _ASIDE:
             return (event,)
         if event.type is EventType.MESSAGES_SNAPSHOT:
             return [*self._end(list(self._lanes)), event]
         return [*self._end([_lane_of(event)]), event]
 
-    def _write_out(self, chunk: BaseEvent, shorthand: _Shorthand) -> Iterator[BaseEvent]:
-        name = getattr(chunk, shorthand.key)
+    def _write_out(self, chunk: Chunk, shorthand: _Shorthand) -> Iterator[BaseEvent]:
+        name: str | None = getattr(chunk, shorthand.key)
         lane = self._find_lane(chunk, shorthand, name)
         item = self._lanes.get(lane)
-        starts = item is None or item.shorthand is not shorthand or name not in (None, item.name)
-        if starts and (name is None or (shorthand.start is ToolCallStartEvent and chunk.tool_call_name is None)):
-            return
+        if item is None or item.shorthand is not shorthand or name not in (None, item.name):
+            if name is None or (isinstance(chunk, ToolCallChunkEvent) and chunk.tool_call_name is None):
+                return
+            yield from self._end([lane])
+            starts, item = True, _Item(shorthand, name)
+            self._lanes[lane] = item
+        else:
+            starts = False
         shared: dict[str, Any] = {
-            shorthand.key: item.name if name is None and item is not None else name,
+            shorthand.key: item.name,
             "subagent_run_id": lane,
             "timestamp": chunk.timestamp,
             "metadata": chunk.metadata,
         }
         if starts:
-            yield from self._end([lane])
-            self._lanes[lane] = _Item(shorthand, name)
             yield shorthand.start(**shared, **{field: getattr(chunk, field) for field in shorthand.opening})
         if chunk.delta is not None or chunk.raw_event is not None or (chunk.metadata is not None and not starts):
             yield shorthand.content(**shared, delta=chunk.delta or "", raw_event=chunk.raw_event)
 
-    def _find_lane(self, chunk: BaseEvent, shorthand: _Shorthand, name: str | None) -> str | None:
+    def _find_lane(self, chunk: Chunk, shorthand: _Shorthand, name: str | None) -> str | None:
         lane = _lane_of(chunk)
         if name is not None:
             holders = (holder for holder, item in self._lanes.items() if item == _Item(shorthand, name))

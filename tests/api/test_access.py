@@ -182,10 +182,19 @@ def test_a_stream_of_a_visitor_ends_with_the_bucket(live: None, settings: Settin
     assert parse(b"".join(stream))[-1].event["code"] == "access_revoked"
 
 
-def test_a_viewer_that_is_still_allowed_sees_the_end(client: Client, live: None, settings: Settings):
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_viewer_that_is_still_allowed_sees_the_end(client: Client, live: None, settings: Settings, is_async: bool):
     settings.DJANGO_AG_UI = {"ACCESS_RECHECK_SECONDS": 0.05, "KEEP_ALIVE_SECONDS": 0.02}
     asked = []
-    urls.authorize.does = lambda request: asked.append(type(request.user)) or True
+
+    def allow(request: HttpRequest) -> bool:
+        asked.append(type(request.user))
+        return True
+
+    async def allow_later(request: HttpRequest) -> bool:
+        return allow(request)
+
+    urls.authorize.does = allow_later if is_async else allow
     stream = chunks(post(client, "/hooked/", "r1", "wait here"))
     while len(asked) < 4:
         next(stream)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from django.test import AsyncClient, Client
-from django.test.client import FakePayload
 from pytest_django import Settings
 
 from django_pydantic_agent.contrib.store.models import Run
@@ -166,15 +165,19 @@ def test_C31_200_000_messages_are_refused_with_the_limit(client: Client):
     assert "10000 messages" in response.json()["error"]
 
 
-def test_C31_a_body_of_no_declared_length_is_read(client: Client):
+def chunked(client: Client, body: bytes, **environ: Any) -> Any:
+    """Post as a server hands over what came without a Content-Length."""
+    source = {"wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": "", "CONTENT_TYPE": "application/json"}
+    return client.generic("POST", "/agent/", b"", **source, **environ)
+
+
+def test_C31_a_chunked_body_is_read_where_the_server_marks_its_end(client: Client, settings: Settings):
     body = json.dumps(run_input("r1")).encode()
-    response = client.generic(
-        "POST",
-        "/agent/",
-        b"",
-        **{"wsgi.input": FakePayload(body), "CONTENT_LENGTH": "", "CONTENT_TYPE": "application/json"},
-    )
-    assert error(response) == (400, "invalid_input")  # WSGI in Django: no length, no body
+    assert events(chunked(client, body, **{"wsgi.input_terminated": True}))[-1]["type"] == "RUN_FINISHED"
+    settings.DJANGO_AG_UI = {"MAX_BODY_BYTES": 20}
+    assert error(chunked(client, body, **{"wsgi.input_terminated": True})) == (413, "body_too_large")
+    assert error(chunked(client, body)) == (400, "invalid_input")
+    Run.objects.filter(run_id="r1").delete()
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ from itertools import repeat
 from typing import Any
 
 import pytest
+from django.test import AsyncRequestFactory, RequestFactory
 
-from django_ag_ui.api.sse import RunStream, declares_1_0, for_older_viewer
+from django_ag_ui.api.sse import RunStream, declares_1_0, for_older_viewer, max_stream_seconds
 from django_ag_ui.conf import build_ag_ui_config
 from django_pydantic_agent.runs.live_log import Batch
 from tests.api.posting import parse
@@ -133,6 +134,13 @@ def test_access_is_asked_again_while_a_stream_is_open_and_its_loss_ends_the_stre
     assert [(frame.id, frame.event.get("code")) for frame in found] == [("r1:1", None), (None, "access_revoked")]
     assert access.times == 0
     assert follower.left
+
+
+@pytest.mark.parametrize(("has_threads", "seconds"), [(True, None), (False, 20)])
+def test_C03_only_a_wsgi_worker_without_threads_is_limited(has_threads: bool, seconds: float | None):
+    request = RequestFactory().post("/", **{"wsgi.multithread": has_threads})
+    assert max_stream_seconds(request, build_ag_ui_config()) == seconds
+    assert max_stream_seconds(AsyncRequestFactory().post("/"), build_ag_ui_config()) is None
 
 
 @pytest.mark.parametrize(

@@ -318,10 +318,11 @@ def _advance(connection: BaseDatabaseWrapper, write: RunWrite) -> bool:
             sources = sources_of(write.ending.status)
             where.append(f"status IN ({', '.join(['%s'] * len(sources))})")
             state += sources
+    quote = connection.ops.quote_name
     assignments = ", ".join(
-        f"{name} = COALESCE(preview, %s)" if name == "preview" else f"{name} = %s" for name in columns
+        f"{quote(name)} = COALESCE(preview, %s)" if name == "preview" else f"{quote(name)} = %s" for name in columns
     )
-    table = connection.ops.quote_name(Run._meta.db_table)
+    table = quote(Run._meta.db_table)
     with connection.cursor() as cursor:
         sql = f"UPDATE {table} SET {assignments} WHERE {' AND '.join(where)}"  # noqa: S608
         cursor.execute(sql, [*columns.values(), *state])

@@ -1,0 +1,37 @@
+"""A JSON document that JSON Patch changes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from jsonpatch import JsonPatch, JsonPatchException
+from jsonpointer import JsonPointerException
+from pydantic_core import from_json, to_json
+
+from django_pydantic_agent.log.frames import JsonObject
+
+
+class Document:
+    """A JSON value. Patches change it in place, or a copy of it once it has been handed out."""
+
+    __slots__ = ("_handed_out", "_value")
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+        self._handed_out = True
+
+    @property
+    def value(self) -> Any:
+        """The document as it is now; later patches leave what was returned alone."""
+        self._handed_out = True
+        return self._value
+
+    def patch(self, operations: Sequence[JsonObject]) -> bool:
+        """Apply all operations (RFC 6902), or none of them where one cannot be applied; tell which."""
+        value = from_json(to_json(self._value)) if self._handed_out else self._value
+        try:
+            value = JsonPatch(operations).apply(value, in_place=True, atomic=True)
+        except (JsonPatchException, JsonPointerException):
+            return False
+        self._value = value
+        self._handed_out = False
+        return True

@@ -1,0 +1,1 @@
+"""Conversations: what a post adds to one, and what the model sees of it."""
