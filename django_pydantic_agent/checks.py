@@ -22,7 +22,10 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
     if not isinstance(values, dict):
         return [Error(f"{SETTING} must be a dictionary.", id="django_pydantic_agent.E001")]
     unknown = [
-        Error(f"{SETTING} has no key {key!r}{suggestion(str(key).upper(), DEFAULTS) or '.'}", id="django_pydantic_agent.E002")
+        Error(
+            f"{SETTING} has no key {key!r}{suggestion(str(key).upper(), DEFAULTS) or '.'}",
+            id="django_pydantic_agent.E002",
+        )
         for key in values
         if key not in DEFAULTS
     ]

@@ -6,13 +6,19 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from ag_ui.core import BaseEvent, EventType, RunFinishedInterruptOutcome
+from ag_ui.core import (
+    BaseEvent,
+    ReasoningEncryptedValueEvent,
+    RunFinishedInterruptOutcome,
+    ToolCallArgsEvent,
+    ToolCallEndEvent,
+    ToolCallResultEvent,
+    ToolCallStartEvent,
+)
 from pydantic_ai import DeferredToolRequests
 from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.ui.ag_ui import AGUIAdapter, AGUIEventStream
-
-_NAMES_A_CALL = frozenset({EventType.TOOL_CALL_ARGS, EventType.TOOL_CALL_END, EventType.TOOL_CALL_RESULT})
 
 
 @dataclass
@@ -97,15 +103,13 @@ class ToolCallIds:
 
     def apply(self, event: BaseEvent) -> None:
         """Put the wire id into an event that names a tool call."""
-        if event.type is EventType.TOOL_CALL_START:
+        if isinstance(event, ToolCallStartEvent):
             event.tool_call_id = self._new(event.tool_call_id)
-        elif self._wire and event.type in _NAMES_A_CALL:
+        elif not self._wire:
+            return
+        elif isinstance(event, ToolCallArgsEvent | ToolCallEndEvent | ToolCallResultEvent):
             event.tool_call_id = self.on_wire(event.tool_call_id)
-        elif (
-            self._wire
-            and event.type is EventType.REASONING_ENCRYPTED_VALUE
-            and getattr(event, "subtype", None) == "tool-call"
-        ):
+        elif isinstance(event, ReasoningEncryptedValueEvent) and event.subtype == "tool-call":
             event.entity_id = self.on_wire(event.entity_id)
 
     def _new(self, tool_call_id: str) -> str:

@@ -10,6 +10,11 @@ from pydantic_core import from_json, to_json
 from django_pydantic_agent.log.frames import JsonObject
 
 
+# To AG-UI clients, what is left of a document that was removed is null.
+_REMOVAL = {"op": "remove", "path": ""}
+_NULLED = {"op": "replace", "path": "", "value": None}
+
+
 class Document:
     """A JSON value. Patches change it in place, or a copy of it once it has been handed out."""
 
@@ -28,8 +33,9 @@ class Document:
     def patch(self, operations: Sequence[JsonObject]) -> bool:
         """Apply all operations (RFC 6902), or none of them where one cannot be applied; tell which."""
         value = from_json(to_json(self._value)) if self._handed_out else self._value
+        patch = JsonPatch(_NULLED if operation == _REMOVAL else operation for operation in operations)
         try:
-            value = JsonPatch(operations).apply(value, in_place=True, atomic=True)
+            value = patch.apply(value, in_place=True, atomic=True)
         except (JsonPatchException, JsonPointerException):
             return False
         self._value = value

@@ -3,7 +3,7 @@
 import re
 from typing import Any, TypeAlias
 
-from ag_ui.core import BaseEvent, EventType
+from ag_ui.core import BaseEvent, ToolCallResultEvent
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
@@ -62,9 +62,9 @@ def _encode_data(data: Any) -> bytes:
 
 def bounded(event: BaseEvent) -> BaseEvent:
     """Return the event, a tool result over MAX_RESULT_BYTES cut and marked as cut."""
-    if event.type is not EventType.TOOL_CALL_RESULT or not isinstance(event.content, str):
+    if not isinstance(event, ToolCallResultEvent) or not isinstance(event.content, str):
         return event
-    limit = agent_settings.MAX_RESULT_BYTES
+    limit: int = agent_settings.MAX_RESULT_BYTES
     if len(event.content) * 4 <= limit:
         return event
     content = event.content.encode(errors="replace")

@@ -4,12 +4,12 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack, aclosing
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from ag_ui.core import BaseEvent, EventType, RunErrorEvent, RunFinishedEvent
 from ag_ui.core import RunFinishedCancelledOutcome as Cancelled
@@ -25,9 +25,9 @@ from django_pydantic_agent.agents.tools import RunThread, ToolConnections
 from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.exceptions import LeaseLost, NotContinuable
 from django_pydantic_agent.log.adapter import RunAdapter, ToolCallIds
-from django_pydantic_agent.log.closing import OpenItems
+from django_pydantic_agent.log.chunks import Chunks
 from django_pydantic_agent.log.frames import bounded, encode
-from django_pydantic_agent.log.projection import MessageIds
+from django_pydantic_agent.log.projection import Projection
 from django_pydantic_agent.policy.failure import SHUTDOWN, Failure, describe
 from django_pydantic_agent.runs.live_log import LiveLog
 from django_pydantic_agent.runs.plan import RunPlan
@@ -70,8 +70,8 @@ class Execution:
         self._thread = RunThread() if own_thread else None
         self._token = CancellationToken()
         self._stopped_by_shutdown = False
-        self._items = OpenItems()
-        self._message_ids = MessageIds(plan.run_input.messages)
+        self._chunks = Chunks()
+        self._projection = Projection(state=plan.run_input.state)
         self._accepted = time.monotonic()
         self._deltas: list[float] = []
 
@@ -98,7 +98,7 @@ class Execution:
         prepared = await self._prepare()
         adapter = RunAdapter(agent=prepared.agent, run_input=self.plan.run_input)
         call_ids = ToolCallIds([*prepared.history, *adapter.messages])
-        events = adapter.run_stream(
+        stream = adapter.run_stream(
             output_type=_output_type(prepared.agent),
             message_history=prepared.history,
             run_id=self.run_id,
@@ -115,7 +115,7 @@ class Execution:
             capabilities=prepared.capabilities,
             infer_name=False,
         )
-        async with aclosing(events):
+        async with aclosing(cast("AsyncGenerator[BaseEvent]", stream)) as events:
             async for event in events:
                 if event.type in _RUN_LEVEL:
                     logger.warning("Run %r: a tool may not send a %s event.", self.run_id, event.type.value)
@@ -164,14 +164,14 @@ class Execution:
 
     async def _end(self, event: BaseEvent, ending: Ending, waiting: frozenset[str]) -> None:
         """Close what is open and write the terminal event together with the end of the run."""
-        for closing in list(self._items.closing(waiting=waiting)):
+        for closing in list(self._projection.items.closing(waiting=waiting)):
             self._emit(closing)
         ending = Ending(
             status=ending.status,
             error=ending.error,
             interrupts=ending.interrupts,
             usage=ending.usage,
-            message_ids=list(self._message_ids),
+            message_ids=self._projection.message_ids,
             timing=self._timing(),
         )
         if not await self._journal.end(encode(event), ending):
@@ -183,13 +183,14 @@ class Execution:
             logger.warning("The log of run %r could not be tidied.", self.run_id, exc_info=True)
 
     def _emit(self, event: BaseEvent) -> None:
-        self._items.observe(event)
-        self._message_ids.observe(event)
         if not self._deltas:
             self._deltas = [time.monotonic()] * 2
         else:
             self._deltas[1] = time.monotonic()
-        self._journal.append(encode(bounded(event)))
+        for logged in self._chunks.expand(event):
+            frame = encode(bounded(logged))
+            self._projection.apply_frame(frame)
+            self._journal.append(frame)
 
     def _timing(self) -> dict[str, Any]:
         """Return the content-free times of the run, in seconds since it was taken up."""

@@ -65,7 +65,8 @@ class Journal:
     @property
     def is_full(self) -> bool:
         """Whether so much waits that the run should wait too."""
-        return self.pending_bytes > agent_settings.PENDING_BYTES
+        limit: int = agent_settings.PENDING_BYTES
+        return self.pending_bytes > limit
 
     def append(self, frame: bytes) -> None:
         """Queue a frame under the next seq."""
@@ -211,6 +212,7 @@ class Recorder:
         store, writes = group[0][0].store, [write for _, write in alive]
         deadline = time.monotonic() + agent_settings.STORE_PATIENCE_SECONDS
         retry = FIRST_RETRY
+        results: Sequence[Exception | None]
         while True:
             started = time.monotonic()
             try:
@@ -234,10 +236,10 @@ class Recorder:
                 results = [error] * len(alive)
                 break
         took = time.monotonic() - started
-        for (journal, write), error in zip(alive, results, strict=True):
+        for (journal, write), result in zip(alive, results, strict=True):
             journal.times.count += 1
             journal.times.longest = max(journal.times.longest, took)
-            self._settle(journal, write, error)
+            self._settle(journal, write, result)
         self._answer([journal for journal, _ in group])
 
     def _settle(self, journal: Journal, write: RunWrite, error: Exception | None) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from pydantic_ai_harness.step_persistence import (
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
         StepStore,
         ToolEffectRecord,
     )
+
+R = TypeVar("R")
 
 SEPARATOR = "\x1f"
 """No client's id holds a control character, so no id of an unscoped store reaches into a scope."""
@@ -93,15 +95,17 @@ class PrefixedStepStore:
         records = await self._store.list_unresolved_tool_effects(run_id=self._prefix + run_id)
         return [self._outward(record) for record in records]
 
-    def _inward(self, record: Any) -> Any:
+    def _inward(self, record: R) -> R:
         return self._with_ids(record, lambda run_id: self._prefix + run_id)
 
-    def _outward(self, record: Any) -> Any:
-        return None if record is None else self._with_ids(record, lambda run_id: run_id.removeprefix(self._prefix))
+    def _outward(self, record: R) -> R:
+        return record if record is None else self._with_ids(record, lambda key: key.removeprefix(self._prefix))
 
     @staticmethod
-    def _with_ids(record: Any, change: Callable[[str], str]) -> Any:
-        changes = {"run_id": change(record.run_id)}
-        if getattr(record, "parent_run_id", None) is not None:
-            changes["parent_run_id"] = change(record.parent_run_id)
-        return replace(record, **changes)
+    def _with_ids(record: R, change: Callable[[str], str]) -> R:
+        made: Any = record
+        changes = {"run_id": change(made.run_id)}
+        if getattr(made, "parent_run_id", None) is not None:
+            changes["parent_run_id"] = change(made.parent_run_id)
+        changed: R = replace(made, **changes)
+        return changed

@@ -111,7 +111,11 @@ class Posture:
 
     def is_newest(self, place: int) -> bool:
         """Say whether the message at `place` belongs to the newest turn."""
-        return self.thread.messages[place].turn == len(self.thread.turns) - 1
+        return self.is_of(len(self.thread.turns) - 1, place)
+
+    def is_of(self, turn: int, place: int) -> bool:
+        """Say whether the message at `place` belongs to `turn`."""
+        return self.thread.messages[place].turn == turn
 
     def turn_at(self, place: int) -> Turn | None:
         """Return the turn of the message at `place`."""
@@ -159,11 +163,10 @@ class Posture:
         """
         first = self.changed[0]
         turn = self.thread.messages[first].turn
-        places = set(self.changed)
-        if turn is not None:
-            places |= {
-                place for place, message in enumerate(self.thread.messages[first:], first) if message.turn == turn
-            }
+        said_together = {
+            place for place in range(first, len(self._questions)) if turn is not None and self.is_of(turn, place)
+        }
+        places = said_together.union(self.changed)
         added = {message.id for message in self.added}
         return [message for message in self.users if message.id in added or self.place_of(message) in places]
 
@@ -230,10 +233,9 @@ class Posture:
     def _find_results(self) -> list["ToolMessage"]:
         results: dict[str, ToolMessage] = {}
         for message in self.messages:
-            if message.role == "tool" and message.tool_call_id in self.thread.open_calls:
-                if not self._is_known(message.id):
-                    results.setdefault(message.tool_call_id, message)
-        return list(results.values())
+            if message.role == "tool" and not self._is_known(message.id):
+                results.setdefault(message.tool_call_id, message)
+        return [result for call, result in results.items() if call in self.thread.open_calls]
 
     def _find_changed(self) -> list[int]:
         """Return the places, in order, of the user messages that the client has edited."""
@@ -292,8 +294,9 @@ def message_digest(message: "UserMessage") -> str:
     parts = [("text", content)] if isinstance(content, str) else [_said(part) for part in content]
     pieces: list[Any] = []
     for is_text, group in groupby(parts, key=lambda part: part[0] == "text"):
+        said = list(group)
         # NUL is stored as U+FFFD, and that is what the client posts from then on.
-        pieces += ["".join(text for _, text in group).replace("\0", "\ufffd")] if is_text else group
+        pieces += ["".join(text for _, text in said).replace("\0", "\ufffd")] if is_text else said
     return sha256(json.dumps([piece for piece in pieces if piece]).encode()).hexdigest()
 
 

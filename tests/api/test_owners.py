@@ -18,11 +18,11 @@ UUID = uuid.UUID("12345678-1234-5678-1234-567812345678")
 
 
 @pytest.fixture
-def user_model() -> Iterator[Callable[[models.Field[Any, Any]], type[AbstractBaseUser]]]:
+def user_model() -> Iterator[Callable[[Any], type[AbstractBaseUser]]]:
     """Make user models with a primary key of any kind."""
     with isolate_apps("django.contrib.auth"):
 
-        def user_model(key: models.Field[Any, Any]) -> type[AbstractBaseUser]:
+        def user_model(key: Any) -> type[AbstractBaseUser]:
             class Person(AbstractBaseUser):
                 id = key
 
