@@ -15,6 +15,7 @@ import time
 
 DELTA = re.compile(rb'"delta":"(\d+\.\d{6}) "')
 FRAME = b"data: {"
+PATIENCE_SECONDS = 300
 LAST_FRAMES = (b'data: {"type":"RUN_FINISHED"', b'data: {"type":"RUN_ERROR"')
 
 
@@ -56,16 +57,16 @@ class Stream(asyncio.Protocol):
         if any(frame in data for frame in LAST_FRAMES):
             self.last = now
             if LAST_FRAMES[0] not in data:
-                self._fail(data)
+                self.fail(data)
             elif not self.ended.done():
                 self.ended.set_result(None)
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self.last:
-            self._fail(self._rest)
+            self.fail(self._rest)
 
     @staticmethod
-    def _fail(answer: bytes) -> None:
+    def fail(answer: bytes) -> None:
         print(f"a stream did not finish: {answer[-2000:].decode()}", file=sys.stderr, flush=True)
         os._exit(1)
 
@@ -101,6 +102,7 @@ async def main() -> None:
         os.sched_setaffinity(0, [task["core"]])
     loop = asyncio.get_running_loop()
     loop.add_reader(sys.stdin, leave_at_end_of_input)
+    loop.call_later(PATIENCE_SECONDS, Stream.fail, b"it took too long")
     await load(task["port"], task["requests"], at_once=task["at_once"])
 
 

@@ -36,6 +36,8 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "STORE_PATIENCE_SECONDS": 30.0,
         # How long a process that ends lets its runs go on.
         "SHUTDOWN_GRACE_SECONDS": 10.0,
+        # How far apart a run saves its thread's messages between its acceptance and its end.
+        "SNAPSHOT_MIN_SECONDS": 0.0,
         # The newest snapshots kept for each run; None keeps all of them.
         "MAX_SNAPSHOTS_PER_RUN": None,
     }

@@ -17,6 +17,14 @@ class RunNotFound(RunError):
     """The owner has no run of this id."""
 
 
+class ThreadNotFound(RunError):
+    """The owner has no thread of this id."""
+
+
+class ThreadChanged(RunError):
+    """The thread is at another revision than the one that was decided on."""
+
+
 class NotContinuable(RunError):
     """The run has no complete snapshot to continue from."""
 

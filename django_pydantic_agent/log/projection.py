@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ag_ui.core import BaseEvent, EventType
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from django_pydantic_agent.log.closing import OpenItems
 from django_pydantic_agent.log.document import Document
@@ -18,12 +18,13 @@ class Changes:
     """What came to be different since the last look.
 
     `messages` are the new, changed and moved ones with their places in the transcript, in order; `removed` the ids of
-    messages that are gone; `state` tells whether the state was written.
+    messages that are gone; `state` tells whether the state was written. `size` is that of messages and state in bytes.
     """
 
     messages: list[tuple[int, JsonObject]]
     removed: list[str]
     state: bool
+    size: int
 
 
 class Projection:
@@ -83,7 +84,13 @@ class Projection:
             if entry in self._changed:
                 self._changed.remove(entry)
                 messages.append((position, entry.as_json()))
-        changes = Changes(messages=messages[::-1], removed=list(self._removed), state=self._state_written)
+        written = [*messages, self.state] if self._state_written else messages
+        changes = Changes(
+            messages=messages[::-1],
+            removed=list(self._removed),
+            state=self._state_written,
+            size=len(to_json(written)),
+        )
         self._removed.clear()
         self._state_written = False
         return changes

@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RECENT_LOGS = 16
+WAIT_SECONDS = 0.5
 CANCEL_SECONDS = 5.0
 
 RunKey = tuple[int, int]
@@ -77,7 +78,9 @@ class Engine:
         """Execute a run on the engine's own event loop, where nothing that a server does can stop it."""
         from django_pydantic_agent.runs.execution import Execution
 
-        execution = Execution(plan, run, recorder=self.recorder, tool_threads=self.tool_threads())
+        execution = Execution(
+            plan, run, recorder=self.recorder, tool_threads=self.tool_threads(), wait_for=self._waiter(plan.store)
+        )
         self._enter(execution)
         loop = self._running_loop()
         loop.call_soon_threadsafe(self._spawn, loop, self._execute(execution), context=Context())
@@ -89,7 +92,14 @@ class Engine:
         from django_pydantic_agent.runs.recorder import InlineRecorder
 
         caller = CallerThread()
-        execution = Execution(plan, run, recorder=InlineRecorder(), tool_threads=caller, own_thread=False)
+        execution = Execution(
+            plan,
+            run,
+            recorder=InlineRecorder(),
+            tool_threads=caller,
+            wait_for=self._waiter(plan.store),
+            own_thread=False,
+        )
         execution.log.readers = caller
         self._enter(execution)
         await self._execute(execution)
@@ -128,6 +138,14 @@ class Engine:
         if not run.status.is_live:
             return LiveLog(store, run.key, last_seq=run.last_seq, status=run.status)
         return self.watcher.watch(store, run)
+
+    def _waiter(self, store: RunStore) -> Callable[[StoredRun], Awaitable[None]]:
+        async def wait_for(run: StoredRun) -> None:
+            log = self._log(run, store)
+            if not log.ended:
+                await log.wait_async(log.last_seq, WAIT_SECONDS)
+
+        return wait_for
 
     def _enter(self, execution: "Execution") -> None:
         with self._lock:

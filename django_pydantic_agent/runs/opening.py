@@ -1,8 +1,9 @@
 """How a run begins: the row and the first frame that are written before anything executes."""
 
 import time
+from collections.abc import Sequence
 
-from ag_ui.core import RunAgentInput, RunStartedEvent
+from ag_ui.core import Message, RunAgentInput, RunStartedEvent
 from pydantic_core import to_json
 
 from django_pydantic_agent.log.accept import new_messages
@@ -14,6 +15,8 @@ from django_pydantic_agent.stores.base import NewRun
 def new_run(plan: RunPlan) -> NewRun:
     """Return the run of `plan` as it is written at acceptance."""
     run_input, parent = plan.run_input, plan.source
+    accepted = list(new_messages(run_input.messages))
+    thread = plan.thread
     return NewRun(
         owner=plan.request.owner,
         scope=plan.scope,
@@ -24,15 +27,23 @@ def new_run(plan: RunPlan) -> NewRun:
         digest=plan.digest,
         protocol=plan.protocol,
         message_ids=[message.id for message in run_input.messages],
-        first_frame=encode(run_started(plan)),
+        first_frame=lambda revision: encode(_run_started(plan, accepted, revision)),
         parent=parent,
+        conversation=thread.conversation if thread else None,
+        turn=thread.start if thread else None,
     )
 
 
-def run_started(plan: RunPlan) -> RunStartedEvent:
-    """Return the first event of a run; of what was posted it repeats the new messages only."""
+def revision_metadata(revision: int | None) -> dict[str, dict[str, int]] | None:
+    """Return the metadata that tells a client at which revision its thread is."""
+    return None if revision is None else {"django_ag_ui": {"revision": revision}}
+
+
+def _run_started(plan: RunPlan, accepted: Sequence[Message], revision: int | None) -> RunStartedEvent:
+    """Return the first event of a run; of what was posted it repeats the accepted messages only."""
     run_input = plan.run_input
     return RunStartedEvent(
+        metadata=revision_metadata(revision),
         thread_id=run_input.thread_id,
         run_id=run_input.run_id,
         parent_run_id=plan.source.run_id if plan.source else None,
@@ -40,7 +51,7 @@ def run_started(plan: RunPlan) -> RunStartedEvent:
         input=RunAgentInput(
             thread_id=run_input.thread_id,
             run_id=run_input.run_id,
-            messages=list(new_messages(run_input.messages)),
+            messages=list(accepted),
             state={},
             tools=[],
             context=[],

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from django_pydantic_agent.runs.request import RunRequest
 from django_pydantic_agent.stores.base import RunStore, StoredRun
+from django_pydantic_agent.stores.conversations import ConversationStore, TurnStart
 
 if TYPE_CHECKING:
     from ag_ui.core import RunAgentInput
@@ -33,6 +34,24 @@ class AgentConfig:
     capabilities: Sequence[Any] = ()
     step_store: Callable[[Any], Any] | None = None
     executor: str = "default"
+    snapshot_save_mode: Literal["roundtrip", "run_end"] = "roundtrip"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThreadPlan:
+    """What a run does in a thread of `conversation`, as it was decided.
+
+    `start` is what its acceptance writes. A run with `goes_on` continues that run from its last boundary, one with
+    `regenerates` answers the question of its turn anew. `catches_up` has the client told what it does not know, and
+    `knows_newest` says that it may overwrite the thread's state.
+    """
+
+    conversation: ConversationStore
+    start: TurnStart
+    goes_on: int | None = None
+    regenerates: bool = False
+    catches_up: bool = False
+    knows_newest: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,3 +66,4 @@ class RunPlan:
     scope: str = ""
     source: StoredRun | None = None
     protocol: str = ""
+    thread: ThreadPlan | None = None

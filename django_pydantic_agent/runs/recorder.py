@@ -15,6 +15,7 @@ from django_pydantic_agent.connections import release_connections
 from django_pydantic_agent.exceptions import LeaseLost, StoreUnavailable
 from django_pydantic_agent.runs.live_log import LiveLog
 from django_pydantic_agent.stores.base import Ending, LedgerChange, RunStore, RunWrite, StoredRun
+from django_pydantic_agent.stores.conversations import ConversationStore, TurnSave
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ class Journal:
     run_id: str
     epoch: int
     next_seq: int
+    conversation: ConversationStore | None = None
     pending: RunWrite | None = None
     pending_bytes: int = 0
     begun: bool = False
@@ -90,11 +92,19 @@ class Journal:
         if self.failure is not None:
             raise self.failure
 
-    async def end(self, frame: bytes, ending: Ending) -> bool:
-        """Write the terminal frame and the end of the run in one transaction; False where that was not possible."""
+    def save_turn(self, saved: TurnSave) -> None:
+        """Queue what became of the run's part of its thread."""
+        with self.recorder.lock:
+            self._open_write().turns.append(saved)
+            self.pending_bytes += saved.size
+        self.recorder.wake()
+
+    async def end(self, ending: Ending, saved: TurnSave | None = None) -> bool:
+        """Write the end of the run, its terminal frame and turn, in one transaction; False where that is impossible."""
         with self.recorder.lock:
             write = self._open_write()
-            write.frames.append(frame)
+            if saved is not None:
+                write.turns.append(saved)
             write.ending = ending
             self.next_seq += 1
         self.recorder.wake()
@@ -110,7 +120,13 @@ class Journal:
 
     def _open_write(self) -> RunWrite:
         if self.pending is None:
-            self.pending = RunWrite(key=self.key, epoch=self.epoch, first_seq=self.next_seq, begins=not self.begun)
+            self.pending = RunWrite(
+                key=self.key,
+                epoch=self.epoch,
+                first_seq=self.next_seq,
+                begins=not self.begun,
+                conversation=self.conversation,
+            )
             self.begun = True
             self.recorder.dirty.append(self)
         return self.pending
@@ -127,7 +143,9 @@ class Recorder:
         self._stopping = False
         self._thread: threading.Thread | None = None
 
-    def open(self, store: RunStore, run: StoredRun, log: LiveLog) -> Journal:
+    def open(
+        self, store: RunStore, run: StoredRun, log: LiveLog, conversation: ConversationStore | None = None
+    ) -> Journal:
         """Return the journal of a run that this process executes from now on."""
         return Journal(
             recorder=self,
@@ -137,6 +155,7 @@ class Recorder:
             run_id=run.run_id,
             epoch=run.epoch,
             next_seq=run.last_seq + 1,
+            conversation=conversation,
         )
 
     def wake(self) -> None:
@@ -253,13 +272,13 @@ class Recorder:
             if isinstance(error, LeaseLost | StoreUnavailable) or not self._save_frames(journal, write):
                 journal.is_dead = True
                 return
-        if write.frames:
-            journal.log.publish(write.first_seq, write.frames, write.ending.status if write.ending else None)
+        if write.all_frames:
+            journal.log.publish(write.first_seq, write.all_frames, write.ending.status if write.ending else None)
 
     @staticmethod
     def _save_frames(journal: Journal, write: RunWrite) -> bool:
-        """Save a write without the ledger rows that the store refused, so that the log has no hole."""
-        write.ledger = []
+        """Save a write without the rows that the store refused, so that the log has no hole."""
+        write.ledger, write.turns = [], []
         try:
             return journal.store.commit([write]) == [None]
         except Exception:

@@ -51,6 +51,8 @@ class Watcher:
                     self._wanted.clear()
             if logs:
                 self._look(logs)
+                # Held over the pause, a log would be watched for ever.
+                del logs
                 self._stopping.wait(agent_settings.POLL_SECONDS)
             else:
                 release_connections()

@@ -3,10 +3,18 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import RunStatus
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelMessage
+
+    from django_pydantic_agent.stores.conversations import ConversationStore, TurnSave, TurnStart
+
+FrameMaker = Callable[["int | None"], bytes]
+"""Makes a frame that shows the revision its thread has got; None stands for a run outside of any thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +22,8 @@ class NewRun:
     """A run as it is accepted, before anything of it has executed.
 
     `input` is the accepted `RunAgentInput` as JSON, `digest` tells apart what was posted (route, source run, raw body),
-    `message_ids` are the ids of the accepted messages, `first_frame` is the encoded RUN_STARTED event (seq 1).
+    `message_ids` are the ids of the accepted messages, `first_frame` makes the encoded RUN_STARTED event (seq 1).
+    `conversation` accepts `turn` in the transaction that writes the run.
     """
 
     owner: Owner | None
@@ -26,8 +35,16 @@ class NewRun:
     digest: str
     protocol: str
     message_ids: Sequence[str]
-    first_frame: bytes
+    first_frame: FrameMaker
     parent: "StoredRun | None" = None
+    conversation: "ConversationStore | None" = None
+    turn: "TurnStart | None" = None
+
+    def accept_turn(self, run: int) -> int | None:
+        """Write the turn for the run of this key and return the thread's revision, None outside of threads."""
+        if self.conversation is None or self.turn is None:
+            return None
+        return self.conversation.accept(self.turn, run=run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +98,16 @@ class RunPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a run ends; written together with its terminal frame."""
+    """How a run ends, and the maker of its terminal frame, which is written together with it.
+
+    `pending_calls` are the ids of the frontend tool calls that wait for the client's results.
+    """
 
     status: RunStatus
+    frame: FrameMaker
     error: dict[str, str] | None = None
     interrupts: Sequence[dict[str, Any]] = ()
+    pending_calls: Sequence[str] = ()
     message_ids: Sequence[str] = ()
     usage: dict[str, int] | None = None
     timing: dict[str, Any] | None = None
@@ -96,7 +118,8 @@ class RunWrite:
     """What one run adds in one commit: frames from `first_seq` on, ledger rows in order, and maybe its end.
 
     `begins` turns a queued run into a running one in the same statement that appends. `ledger` holds the store's own
-    row changes (see `LedgerChange`); a store without a ledger never gets any.
+    row changes (see `LedgerChange`); a store without a ledger never gets any. `turns` are saved by `conversation`, the
+    last of them as the run's end where there is an `ending`.
     """
 
     key: int
@@ -106,16 +129,51 @@ class RunWrite:
     frames: list[bytes] = field(default_factory=list)
     ledger: list["LedgerChange"] = field(default_factory=list)
     ending: Ending | None = None
+    conversation: "ConversationStore | None" = None
+    turns: list["TurnSave"] = field(default_factory=list)
+    terminal: bytes | None = None
 
     @property
     def last_seq(self) -> int:
-        return self.first_seq + len(self.frames) - 1
+        return self.first_seq + len(self.frames) - 1 + (self.ending is not None)
+
+    def save_turns(self) -> None:
+        """Save the turns and make the terminal frame; called inside the commit, once more where it is tried again."""
+        revision = None
+        if self.conversation is not None:
+            for saved in self.turns[:-1]:
+                self.conversation.save(saved)
+            for last in self.turns[-1:]:
+                if self.ending is not None:
+                    revision = self.conversation.end(last)
+                else:
+                    self.conversation.save(last)
+        if self.ending is not None:
+            self.terminal = self.ending.frame(revision)
+
+    @property
+    def all_frames(self) -> list[bytes]:
+        """The frames with the terminal one, once it is made."""
+        return self.frames if self.terminal is None else [*self.frames, self.terminal]
 
 
 class LedgerChange(Protocol):
-    """One change of the harness ledger, applied inside the commit that carries it."""
+    """A change of the store's own rows, applied inside the commit that carries it; `size` is in bytes."""
 
-    size: int
+    @property
+    def size(self) -> int: ...
+
+
+class RunHistory(Protocol):
+    """The model's messages of one live run, kept at every boundary; only what is new is written."""
+
+    def begin(self, run: int | None, at: Literal["start", "end"] = "end") -> "list[ModelMessage]":
+        """Return what an earlier run began with or ended with, and go on from there; nothing where `run` is None."""
+        ...
+
+    def save(self, messages: "list[ModelMessage]", *, seq: int) -> LedgerChange | None:
+        """Return the change that makes `messages`, as of seq `seq`, the newest boundary; None where that fails."""
+        ...
 
 
 class RunStore(Protocol):
@@ -136,6 +194,18 @@ class RunStore(Protocol):
 
     def input(self, key: int) -> bytes:
         """Return the accepted input that the run was created with."""
+        ...
+
+    def history(self, key: int) -> RunHistory:
+        """Return the history of a run that begins to execute."""
+        ...
+
+    def boundary_seq(self, key: int) -> int:
+        """Return the seq of the run's newest boundary, 0 where it has reached none."""
+        ...
+
+    def ahead(self, key: int) -> StoredRun | None:
+        """Return the live run in the same thread that was accepted last before this one."""
         ...
 
     def lineage_message_ids(self, key: int) -> set[str]:

@@ -3,13 +3,17 @@
 import itertools
 import threading
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal, cast
 
 from django_pydantic_agent.exceptions import LeaseLost, RunIdTaken
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import RunStatus
-from django_pydantic_agent.stores.base import NewRun, RunPage, RunQuery, RunStore, RunWrite, StoredRun
+from django_pydantic_agent.stores.base import LedgerChange, NewRun, RunPage, RunQuery, RunStore, RunWrite, StoredRun
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelMessage
 
 ENDED_RUNS = 256
 """How many runs are remembered after their end."""
@@ -22,8 +26,11 @@ class _Entry:
     run: StoredRun
     input: bytes
     message_ids: list[str]
-    frames: list[bytes]
+    frames: list[bytes] = field(default_factory=list)
     parent: int | None = None
+    start: "list[ModelMessage]" = field(default_factory=list)
+    end: "list[ModelMessage]" = field(default_factory=list)
+    boundary_seq: int = 0
 
 
 class MemoryRunStore(RunStore):
@@ -55,9 +62,9 @@ class MemoryRunStore(RunStore):
                 started_at=datetime.now(UTC),
                 parent_run_id=new.parent.run_id if new.parent else None,
             )
-            self._entries[run.key] = _Entry(
-                run, new.input, list(new.message_ids), [new.first_frame], new.parent.key if new.parent else None
-            )
+            entry = _Entry(run, new.input, list(new.message_ids), parent=new.parent.key if new.parent else None)
+            entry.frames.append(new.first_frame(new.accept_turn(run.key)))
+            self._entries[run.key] = entry
             if name is not None:
                 self._names[name] = run.key
         on_commit(run)
@@ -79,6 +86,25 @@ class MemoryRunStore(RunStore):
 
     def input(self, key: int) -> bytes:
         return self._entries[key].input
+
+    def history(self, key: int) -> "_History":
+        return _History(self._entries, self._entries[key])
+
+    def boundary_seq(self, key: int) -> int:
+        entry = self._entries.get(key)
+        return entry.boundary_seq if entry else 0
+
+    def ahead(self, key: int) -> StoredRun | None:
+        with self._lock:
+            own = self._entries[key].run
+            ahead = [
+                entry.run
+                for entry in self._entries.values()
+                if entry.run.key < key
+                and entry.run.status.is_live
+                and (entry.run.owner, entry.run.scope, entry.run.thread_id) == (own.owner, own.scope, own.thread_id)
+            ]
+        return max(ahead, key=lambda run: run.key, default=None)
 
     def lineage_message_ids(self, key: int) -> set[str]:
         ids: set[str] = set()
@@ -125,8 +151,11 @@ class MemoryRunStore(RunStore):
         run = entry.run
         if run.epoch != write.epoch or not run.status.is_live or run.last_seq != write.first_seq - 1:
             return LeaseLost(f"run {run.run_id!r} is not at seq {write.first_seq - 1} of epoch {write.epoch}")
-        entry.frames += write.frames
-        changed = replace(run, last_seq=run.last_seq + len(write.frames))
+        write.save_turns()
+        entry.frames += write.all_frames
+        for change in write.ledger:
+            cast("_Boundary", change).apply(entry)
+        changed = replace(run, last_seq=run.last_seq + len(write.all_frames))
         if write.begins:
             changed = replace(changed, status=RunStatus.RUNNING)
         if write.ending is not None:
@@ -141,6 +170,35 @@ class MemoryRunStore(RunStore):
             )
         entry.run = changed
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Boundary:
+    """The newest boundary of a run; its messages may be stamped later, as those of the run itself are."""
+
+    messages: "list[ModelMessage]"
+    seq: int
+    size: int = 0
+
+    def apply(self, entry: _Entry) -> None:
+        entry.end, entry.boundary_seq = self.messages, self.seq
+
+
+@dataclass(frozen=True, slots=True)
+class _History:
+    """The model's messages of one live run in memory."""
+
+    entries: dict[int, _Entry]
+    entry: _Entry
+
+    def begin(self, run: int | None, at: Literal["start", "end"] = "end") -> "list[ModelMessage]":
+        earlier = None if run is None else self.entries.get(run)
+        if earlier is not None:
+            self.entry.start = self.entry.end = earlier.start if at == "start" else earlier.end
+        return list(self.entry.start)
+
+    def save(self, messages: "list[ModelMessage]", *, seq: int) -> LedgerChange:
+        return _Boundary(messages, seq)
 
 
 def _matches(run: StoredRun, query: RunQuery) -> bool:

@@ -34,13 +34,14 @@ def turn_state(status: str, *, waits: bool) -> TurnState:
 class KnownMessage:
     """A stored message. `turn` is the place of its turn in `ThreadView.turns`, None where no run made or accepted it.
 
-    `digest` is the `message_digest` of a user message; other messages have none.
+    `digest` is the `message_digest` of a user message, `former` are those of its versions that edits have replaced.
     """
 
     id: str
     role: str
     turn: int | None
     digest: str = ""
+    former: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +56,10 @@ class Turn:
 class ThreadView:
     """A stored thread: its current branch in order, and what it waits for.
 
-    `superseded` are the ids that only replaced branches hold, `active` is the key of the run that is going or, where
-    none is, of the first in the queue. `open_calls` are the ids of the tool calls that wait for the client's results,
-    `open_interrupts` those of the interrupts that wait for decisions.
+    `turns` are those that the branch holds a message of, in the same order; a new turn joins at its acceptance, queued
+    or not. `superseded` are the ids that only replaced branches hold, `active` is the key of the run that is going or,
+    where none is, of the first in the queue. `open_calls` are the ids of the tool calls that wait for the client's
+    results, `open_interrupts` those of the interrupts that wait for decisions.
     """
 
     revision: int
@@ -102,7 +104,7 @@ class Posture:
         self._unheard = self._find_unheard()
         self.added = self._find_added()
         self.results = self._find_results()
-        self.changed = self._find_changed()
+        self.changed, self.outdated = self._find_changed()
 
     def place_of(self, message: "UserMessage") -> int | None:
         """Return where the current branch holds a posted user message, if it does, and as one of the user."""
@@ -150,6 +152,7 @@ class Posture:
         differs = (
             self.missing(keep)
             or any(self._is_live(message) for message in kept)
+            or self.outdated
             or any(self.thread.messages[place].id not in taken for place in self.changed)
             or outline(self.messages) != outline([*kept, *accepted])
         )
@@ -237,14 +240,20 @@ class Posture:
                 results.setdefault(message.tool_call_id, message)
         return [result for call, result in results.items() if call in self.thread.open_calls]
 
-    def _find_changed(self) -> list[int]:
-        """Return the places, in order, of the user messages that the client has edited."""
-        places = ((self.place_of(message), message) for message in self.users)
-        return sorted(
-            place
-            for place, message in places
-            if place is not None and self.thread.messages[place].digest != message_digest(message)
-        )
+    def _find_changed(self) -> tuple[list[int], list[int]]:
+        """Return the places, in order, of the user messages that the client has edited, and of those it is behind with.
+
+        What an edit has replaced is an edit again only for a client that knows the revision.
+        """
+        changed: list[int] = []
+        outdated: list[int] = []
+        for message in self.users:
+            place = self.place_of(message)
+            if place is None or (digest := message_digest(message)) == self.thread.messages[place].digest:
+                continue
+            is_behind = digest in self.thread.messages[place].former and not self.names_revision
+            (outdated if is_behind else changed).append(place)
+        return sorted(changed), sorted(outdated)
 
 
 class _HasIdAndRole(Protocol):

@@ -40,7 +40,7 @@ class Start:
 
     `messages` are accepted in this order, `results` are those of open frontend calls, `resume` says that the post
     decides interrupts. Messages without `resume` give up whatever else is open. The stored messages from the place
-    `supersede_from` on are replaced. `history` is imported before all else.
+    `supersede_from` on are replaced, and what is open in them is given up. `history` is imported before all else.
     """
 
     client: Standing
@@ -202,7 +202,7 @@ def _repeat(post: Posture) -> Decision:
         return _stale(post.missing())
     if turn.state in (TurnState.LIVE, TurnState.WAITING):
         return Attach(turn.run)
-    if not post.is_newest(place):
+    if not post.is_newest(place) or any(post.is_newest(outdated) for outdated in post.outdated):
         return _stale(post.missing())
     if turn.state is TurnState.CUT:
         keep, since = len(post.thread.messages), post.after_question()

@@ -1,4 +1,6 @@
+import threading
 from collections.abc import Iterator
+from concurrent.futures import wait
 from typing import Any
 
 import pytest
@@ -7,6 +9,7 @@ from django.core.cache import cache
 from django.test import Client
 from pytest_django import Settings
 
+from django_ag_ui.api.sse import _checkers
 from tests.api import urls
 from tests.api.agents import GATES, model
 from tests.api.stores import STORES
@@ -39,6 +42,9 @@ def live(transactional_db: None) -> Iterator[None]:
     for gate in GATES.values():
         gate.open()
     stop_engine()
+    # Both threads that check access are idle once they have met.
+    meeting = threading.Barrier(2)
+    wait([_checkers.submit(meeting.wait) for _ in range(2)])
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.middleware.csrf import _get_new_csrf_string
+from django.http import HttpRequest
+from django.middleware.csrf import CsrfViewMiddleware, _get_new_csrf_string
 from django.test import Client
 from pytest_django import Settings
 from rest_framework.test import APIClient
@@ -88,6 +89,15 @@ def test_an_identity_of_get_user_is_cookie_borne(browser: Client, token: str):
     urls.get_user.does = lambda request: User.objects.get(username="ada")
     assert error(send(browser, "/hooked/")) == (403, "csrf_failed")
     assert frames(send(browser, "/hooked/", **{"X-CSRFToken": token}))
+
+
+def test_a_hook_that_looks_at_csrf_itself_does_not_switch_the_check_off(browser: Client, token: str):
+    def get_user(request: HttpRequest) -> Any:
+        CsrfViewMiddleware(lambda request: None).process_view(request, lambda: None, (), {})
+        return request.user
+
+    urls.get_user.does = get_user
+    assert error(send(browser, "/hooked/")) == (403, "csrf_failed")
 
 
 def test_a_header_that_no_browser_adds_by_itself_needs_no_token(user: User, token: str):

@@ -11,6 +11,7 @@ from pytest_django import Settings
 from rest_framework.settings import api_settings
 
 from django_pydantic_agent.contrib.store.models import Run
+from tests.api import urls
 from tests.api.agents import GATES
 from tests.api.posting import chunks, error, events, frames, parse, post, run_input, text_of
 
@@ -126,9 +127,12 @@ def test_C30_middleware_that_compresses_and_caches_leaves_streams_alone(client: 
     assert client.get("/agent/runs/").json() != before
 
 
-def test_atomic_requests_are_no_part_of_a_mount(client: Client, live: None, monkeypatch: pytest.MonkeyPatch):
+def test_C34_atomic_requests_are_no_part_of_a_mount(client: Client, live: None, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
-    stream = chunks(post(client, "/agent/", "r1", "wait here"))
+    atomic = []
+    urls.authorize.does = lambda request: not atomic.append(connection.in_atomic_block)
+    stream = chunks(post(client, "/hooked/", "r1", "wait here"))
+    assert atomic == [False]
     assert any(b"begun" in chunk for chunk in stream)
     assert client.get("/agent/runs/r1/").json()["status"] == "running"
     GATES["here"].open()

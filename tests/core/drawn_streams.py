@@ -31,6 +31,7 @@ from ag_ui.core import (
 )
 from hypothesis import strategies as st
 
+from django_pydantic_agent.log.document import Document
 from django_pydantic_agent.log.projection import Projection
 from tests.core.streams import EARLIER, FINISHED, PICTURE, STARTED, Stream
 
@@ -50,16 +51,24 @@ metadata = st.none() | st.dictionaries(st.sampled_from("kl"), values, max_size=2
 
 
 @st.composite
-def patches(draw: st.DrawFn, document: Any) -> list[dict[str, Any]]:
-    """Draw a JSON Patch, most of whose pointers lead somewhere in `document`."""
+def patches(draw: st.DrawFn, value: Any) -> list[dict[str, Any]]:
+    """Draw a JSON Patch, most of whose pointers lead somewhere in `value`.
+
+    Left out is what RFC 6902 forbids and the client answers with what is no JSON: to move a value into itself, and to
+    make a document of nothing.
+    """
+    document = Document(value)
     operations = []
     for _ in range(draw(st.integers(0, 3))):
         operation = {"op": draw(st.sampled_from(["add", "remove", "replace", "move", "copy", "test"]))}
-        operation["path"] = draw(pointers(document))
+        operation["path"] = draw(pointers(document.value))
         if operation["op"] in ("move", "copy"):
-            operation["from"] = draw(pointers(document))
+            operation["from"] = draw(pointers(document.value))
         elif operation["op"] != "remove":
             operation["value"] = draw(values)
+        into_itself = operation["op"] == "move" and operation["path"].startswith(operation["from"] + "/")
+        if into_itself or not (document.patch([operation]) or operation["path"]):
+            continue
         operations.append(operation)
     return operations
 
@@ -246,7 +255,7 @@ class Drawing:
 
     def patch(self) -> None:
         name = self.one_of("act0", "act1", "m1")
-        content = next((message["content"] for message in self.so_far.messages if message["id"] == name), {})
+        content = next((message.get("content") for message in self.so_far.messages if message["id"] == name), {})
         event = ActivityDeltaEvent(
             message_id=name,
             activity_type=self.one_of("plan", "chart"),
@@ -268,6 +277,7 @@ class Drawing:
             fate = self.one_of("stays", "stays", "changes", "goes")
             if fate != "goes":
                 messages.append({**message, "metadata": {"n": 1}} if fate == "changes" else message)
+        messages = [message for message in messages if message["role"] != "activity" or type(message["content"]) is dict]
         if self.draw(st.booleans()):
             fresh = {"id": f"n{len(self.events)}", "role": self.one_of("user", "assistant", "reasoning"), "content": ""}
             messages.insert(self.draw(st.integers(0, len(messages))), fresh)

@@ -4,6 +4,8 @@ from ag_ui.core import (
     RunErrorEvent,
     RunStartedEvent,
     StepStartedEvent,
+    SubagentFinishedEvent,
+    SubagentStartedEvent,
     TextMessageStartEvent,
     ToolCallArgsEvent,
     ToolCallEndEvent,
@@ -12,6 +14,7 @@ from ag_ui.core import (
 )
 
 from django_pydantic_agent.log.closing import OpenItems
+from django_pydantic_agent.log.frames import wire_form
 from tests.sse import check_sequence
 
 OPENED = [
@@ -24,11 +27,15 @@ OPENED = [
 ]
 
 
-def closed(opened, **keywords):
+def observed(events):
     items = OpenItems()
-    for event in opened:
-        items.observe(event)
-    return list(items.closing(**keywords))
+    for event in events:
+        items.observe(wire_form(event))
+    return items
+
+
+def closed(opened, **keywords):
+    return list(observed(opened).closing(**keywords))
 
 
 def test_whatever_was_opened_is_closed_in_reverse_and_each_call_gets_a_result():
@@ -57,3 +64,46 @@ def test_calls_that_wait_for_the_client_get_no_result():
     started = [ToolCallStartEvent(tool_call_id="c1", tool_call_name="f"), ToolCallEndEvent(tool_call_id="c1")]
     assert closed(started, waiting=frozenset({"c1"})) == []
     assert [event.type.value for event in closed(started)] == ["TOOL_CALL_RESULT"]
+
+
+def test_what_a_subagent_opened_is_closed_in_its_name():
+    opened = [
+        SubagentStartedEvent(subagent_run_id="s", name="helper"),
+        StepStartedEvent(step_name="plan"),
+        StepStartedEvent(step_name="plan", subagent_run_id="s"),
+        ToolCallStartEvent(tool_call_id="c1", tool_call_name="f", subagent_run_id="s"),
+    ]
+    events = [RunStartedEvent(thread_id="t", run_id="r"), *opened, *closed(opened), RunErrorEvent(message="x")]
+    check_sequence([event.model_dump(mode="json", by_alias=True) for event in events])
+    assert [event.subagent_run_id for event in closed(opened)] == ["s", "s", None, "s", "s"]
+
+
+def test_what_is_open_is_started_again_in_order_without_what_belonged_to_the_event():
+    opened = [
+        SubagentStartedEvent(subagent_run_id="parent", name="p"),
+        SubagentStartedEvent(subagent_run_id="s", name="helper", parent_subagent_run_id="parent"),
+        *OPENED,
+        ToolCallStartEvent(tool_call_id="c2", tool_call_name="g", metadata={"k": 1}, timestamp=1, raw_event={}),
+        ToolCallStartEvent(tool_call_id="c3", tool_call_name="g"),
+        ToolCallEndEvent(tool_call_id="c3"),
+    ]
+    assert list(observed(opened).reopening()) == [
+        *opened[:2],
+        *OPENED[:5],
+        ToolCallStartEvent(tool_call_id="c2", tool_call_name="g"),
+    ]
+
+
+def test_a_subagent_whose_parent_has_ended_is_started_again_without_it():
+    opened = [
+        SubagentStartedEvent(subagent_run_id="parent", name="p"),
+        SubagentStartedEvent(subagent_run_id="s", name="helper", parent_subagent_run_id="parent"),
+        SubagentFinishedEvent(subagent_run_id="parent"),
+    ]
+    assert list(observed(opened).reopening()) == [SubagentStartedEvent(subagent_run_id="s", name="helper")]
+
+
+def test_nothing_is_open_after_the_end_of_a_run():
+    items = observed([RunStartedEvent(thread_id="t", run_id="r"), *OPENED, RunErrorEvent(message="x")])
+    assert list(items.closing()) == []
+    assert list(items.reopening()) == []

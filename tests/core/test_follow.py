@@ -124,8 +124,8 @@ def test_the_watcher_follows_a_run_that_another_process_executes(settings):
     assert found[1:] == [b'{"n":2}', b'{"n":3}']
     from django_pydantic_agent.stores.base import Ending
 
-    ending = Ending(status=RunStatus.FINISHED)
-    assert run_plan.store.commit([RunWrite(key=run.key, epoch=1, first_seq=4, frames=[b"{}"], ending=ending)]) == [None]
+    ending = Ending(status=RunStatus.FINISHED, frame=lambda revision: b"{}")
+    assert run_plan.store.commit([RunWrite(key=run.key, epoch=1, first_seq=4, ending=ending)]) == [None]
     viewer.join(10)
     assert not viewer.is_alive()
     assert len(found) == 4

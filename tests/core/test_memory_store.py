@@ -24,9 +24,8 @@ def create(store, run_id, owner=OWNER):
 
 
 def end(store, run):
-    write = RunWrite(
-        key=run.key, epoch=1, first_seq=2, begins=True, frames=[b"{}"], ending=Ending(status=RunStatus.FINISHED)
-    )
+    ending = Ending(status=RunStatus.FINISHED, frame=lambda revision: b"{}")
+    write = RunWrite(key=run.key, epoch=1, first_seq=2, begins=True, ending=ending)
     assert store.commit([write]) == [None]
     store.tidy(run.key)
 

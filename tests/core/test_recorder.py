@@ -139,7 +139,7 @@ def test_a_row_that_the_store_refuses_fails_its_run_and_no_other_and_leaves_no_h
             await bad.settled()
         await good.settled()
         bad.append(b'{"closing":1}')
-        assert await bad.end(b'{"end":1}', Ending(status=RunStatus.FAILED))
+        assert await bad.end(Ending(status=RunStatus.FAILED, frame=lambda revision: b'{"end":1}'))
 
     asyncio.run(main())
     assert store.read_frames(bad.key, after=1, max_bytes=10**6) == [b"{}", b'{"closing":1}', b'{"end":1}']
@@ -155,7 +155,7 @@ def test_a_run_whose_lease_is_lost_writes_nothing_more(recorder):
         journal.append(b"{}")
         with pytest.raises(LeaseLost):
             await journal.settled()
-        assert not await journal.end(b"{}", Ending(status=RunStatus.FAILED))
+        assert not await journal.end(Ending(status=RunStatus.FAILED, frame=lambda revision: b"{}"))
 
     asyncio.run(main())
     assert store.progress([journal.key]) == {journal.key: (1, RunStatus.QUEUED)}

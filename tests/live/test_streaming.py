@@ -1,14 +1,19 @@
 """Frames leave one by one, on every kind of server; a silent stream is kept alive."""
 
+from itertools import islice, pairwise
+
 import pytest
 
 from tests.live.conftest import Start
 from tests.live.gates import Gatekeeper
-from tests.live.scripts import call, gate, pause, script
+from tests.live.scripts import call, gate, pause, script, spell
+from tests.live.statements import VARIABLE as STATEMENT_SECONDS
 from tests.live.urls import KEEP_ALIVE_SECONDS
-from tests.live.visitors import Visitor, check_complete, fresh, lines_of, run_input, text_of, types_of
+from tests.live.visitors import Visitor, check_complete, eventually, fresh, lines_of, run_input, text_of, types_of
 from tests.servers import Server
-from tests.sse import check_stream_headers
+from tests.sse import check_ids, check_stream_headers, is_detached
+
+FIRST_SECONDS = 5
 
 
 def test_C03_each_frame_arrives_before_the_next_exists(server: Server, visitor: Visitor, gates: Gatekeeper):
@@ -27,18 +32,92 @@ def test_C03_each_frame_arrives_before_the_next_exists(server: Server, visitor: 
 
 def test_C01_comments_fill_the_silence_of_a_tool(server: Server, visitor: Visitor, gates: Gatekeeper):
     run_id, held = fresh("run"), fresh("held")
-    body = run_input(run_id, script([call("hold", gate=held)], ["done"]))
-    with visitor.send(server, body, route="chatty/") as response, visitor.send(server, body, route="chatty/") as second:
-        frames, attached = response.until("TOOL_CALL_END"), second.until("TOOL_CALL_END")
-        for stream, seen in ((response, frames), (second, attached)):
-            comments = [frame for frame, _ in zip(stream.frames(), range(3), strict=False)]
+    # Deltas that come just when a comment is due.
+    deltas = ["a", *(step for _ in range(4) for step in (pause(KEEP_ALIVE_SECONDS), "b"))]
+    body = run_input(run_id, script([call("hold", gate=held)], deltas))
+    with visitor.send(server, body, route="chatty/") as first, visitor.send(server, body, route="chatty/") as attached:
+        streams = [(first, first.until("TOOL_CALL_END")), (attached, attached.until("TOOL_CALL_END"))]
+        for response, frames in streams:
+            comments = list(islice(response.frames(), 3))
             assert [frame.comment for frame in comments] == ["keep-alive"] * 3
-            spaces = [b.arrived - a.arrived for a, b in zip(comments, comments[1:], strict=False)]
-            assert max(spaces) < 20 * KEEP_ALIVE_SECONDS
-            seen += comments
+            assert max(after.arrived - before.arrived for before, after in pairwise(comments)) < FIRST_SECONDS
+            frames += comments
         gates.open(held)
-        frames += response.until("RUN_FINISHED")
-        attached += second.until("RUN_FINISHED")
-        assert list(response.frames()) == list(second.frames()) == []
+        for response, frames in streams:
+            frames += list(islice(response.frames(), 100))
+            assert types_of(frames[-1:]) == ["RUN_FINISHED"]
+            assert text_of(frames) == "abbbb"
+            check_complete(visitor, run_id, frames)
+    # The same bytes without the comments, which are neither stored nor counted.
+    assert lines_of(streams[0][1]) == lines_of(streams[1][1])
+
+
+def test_C03_a_wsgi_worker_without_threads_streams_for_a_bounded_time_and_the_run_goes_on(
+    start: Start, visitor: Visitor, gates: Gatekeeper
+):
+    run_id, held = fresh("run"), fresh("held")
+    body = run_input(run_id, script([call("hold", gate=held)], ["done"]))
+    with start("gunicorn-sync", ag_ui={"WSGI_MAX_STREAM_SECONDS": 1}) as server:
+        with visitor.send(server, body) as response:
+            cut = list(response.frames())
+        assert types_of(cut)[-2] == "TOOL_CALL_END"
+        assert is_detached(cut[-1].event)
+        check_ids(cut, run_id=run_id)
+        with visitor.send(server, body, headers={"X-AGUI-Resume": "1"}) as response:
+            assert types_of(list(response.frames())) == types_of(cut)[:-1]
+        gates.open(held)
+        frames = visitor.read(server, body)
+        assert "WSGI" in server.log()
+    assert text_of(frames) == "done"
+    assert gates.count(held) == 1
     check_complete(visitor, run_id, frames)
-    assert lines_of(attached) == lines_of(frames)
+
+
+def test_C02_many_deltas_share_few_commits_of_a_slow_database(start: Start, visitor: Visitor):
+    run_id, text = fresh("run"), "0123456789" * 200
+    with start("uvicorn", env={STATEMENT_SECONDS: "0.02"}) as server:
+        before = visitor.get(server, "probe/")[1]["statements"]
+        frames = visitor.run(server, run_id, script([spell(text), call("quick", word="a")], [spell("end")]))
+        asked = visitor.get(server, "probe/")[1]["statements"] - before
+    assert text_of(frames) == f"{text}end"
+    assert types_of(frames).count("TEXT_MESSAGE_CONTENT") == len(text) + 3
+    check_complete(visitor, run_id, frames)
+    assert 10 < asked < 200
+    row = visitor.row(run_id)
+    assert row.timing is not None
+    assert row.timing["commits"] < 50
+
+
+ROUTES = {"start": "agent/", "attach": "agent/", "resume": "agent/resume/{}/", "fork": "agent/fork/{}/"}
+
+
+@pytest.mark.parametrize("kind", ["uvicorn", "gunicorn-gthread"])
+def test_C03_C30_a_project_full_of_middleware_holds_nothing_back(
+    start: Start, visitor: Visitor, gates: Gatekeeper, kind: str
+):
+    source = fresh("source")
+    with start(kind, settings_module="tests.live.host_settings") as server:
+        visitor.run(server, source, script(["x" * 1000]))
+        posted: dict[str, object] = {}
+        for name, route in ROUTES.items():
+            run_id, held = fresh("run"), fresh("held")
+            if name != "attach":
+                posted = run_input(run_id, script([gate(held), call("write", text=held)], ["y" * 1000, "z"]))
+            else:
+                run_id = str(posted["runId"])
+            with visitor.send(
+                server, posted, route=route.format(source), headers={"Accept-Encoding": "gzip, br"}
+            ) as response:
+                check_stream_headers(response)
+                assert "etag" not in response.headers
+                frames = response.until("RUN_STARTED")
+                gates.open(held)
+                frames += response.frames()
+            assert text_of(frames) == "y" * 1000 + "z"
+            check_complete(visitor, run_id, frames)
+            if name != "attach":
+                assert visitor.user is not None
+                assert (gates.count(held), visitor.user.notes.filter(text=held).count()) == (2, 1)
+        status, listed = visitor.get(server, "agent/runs/")
+        assert (status, len(listed["runs"])) == (200, 4)
+        assert eventually(lambda: "Traceback" not in server.log())

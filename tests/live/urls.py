@@ -44,7 +44,9 @@ def probe(request: HttpRequest) -> JsonResponse:
 
 
 async def tasks(request: HttpRequest) -> JsonResponse:
-    return JsonResponse({"tasks": len(asyncio.all_tasks())})
+    """Tell how many tasks the server's event loop has, and how many of them are Django's."""
+    names = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
+    return JsonResponse({"all": len(names), "django": sum(name.startswith("ASGIHandler.") for name in names)})
 
 
 urlpatterns = [

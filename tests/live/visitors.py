@@ -1,7 +1,9 @@
 """Users of the served project: what they post, and what the database has of it."""
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -33,6 +35,18 @@ def eventually(look: Callable[[], T], *, seconds: float = WAIT_SECONDS) -> T:
             raise TimeoutError(f"still {answer!r}")
         time.sleep(0.02)
     return answer
+
+
+def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:
+    """Make the calls at the same moment, each in a thread of its own, and return what they return."""
+    barrier = threading.Barrier(len(calls))
+
+    def make(call: Callable[[], T]) -> T:
+        barrier.wait(WAIT_SECONDS)
+        return call()
+
+    with ThreadPoolExecutor(len(calls)) as threads:
+        return list(threads.map(make, calls))
 
 
 def run_input(run_id: str, *messages: str | Mapping[str, Any], thread_id: str = "t1", **fields: Any) -> dict[str, Any]:
@@ -90,16 +104,38 @@ class Visitor:
         with self.post(server, run_id, *messages, **options) as response:
             return read_run(response)
 
-    def get(self, server: Server, route: str) -> Response:
-        return request("GET", f"{server.url}/{route}", headers=self.headers, timeout=WAIT_SECONDS)
+    def read(
+        self, server: Server, body: Mapping[str, Any], *, route: str = "agent/", headers: Mapping[str, str] | None = None
+    ) -> list[Frame]:
+        """Post a body as it is and return the frames of the whole stream."""
+        with self.send(server, body, route=route, headers=headers) as response:
+            return read_run(response)
+
+    def get(self, server: Server, route: str) -> tuple[int, Any]:
+        """Return status and JSON of a page."""
+        with request("GET", f"{server.url}/{route}", headers=self.headers, timeout=WAIT_SECONDS) as response:
+            return response.status, response.json()
+
+    def answer(self, server: Server, body: Mapping[str, Any], *, route: str = "agent/") -> tuple[int, Any]:
+        """Post a body that is refused; return status and JSON."""
+        with self.send(server, body, route=route) as response:
+            return response.status, response.json()
 
     def row(self, run_id: str) -> Run:
         """Return the run as the database has it."""
         return Run.objects.for_owner(self.owner, "", run=run_id).get()
 
     def ended(self, run_id: str) -> Run:
-        """Return the run once it has ended."""
-        return eventually(lambda: (row := self.row(run_id)) and not RunStatus(row.status).is_live and row)
+        """Return the run once it has ended and its log has come to rest."""
+
+        def look() -> Run | None:
+            row = self.row(run_id)
+            is_live = RunStatus(row.status).is_live or row.frames.filter(is_compressed=False).exists()
+            return None if is_live else row
+
+        row = eventually(look)
+        assert row is not None
+        return row
 
     def stored_log(self, run_id: str) -> list[bytes]:
         """Return the frames of the run that are committed."""

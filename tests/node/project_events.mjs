@@ -36,10 +36,18 @@ async function project({ clientVersion, messages, state }, frames) {
   return { messages: agent.messages, state: agent.state, error: failure };
 }
 
-for await (const line of createInterface({ input: process.stdin })) {
-  const job = JSON.parse(line);
+async function answer(job) {
   const lengths = job.every ? job.frames.map((_, index) => index + 1) : [job.frames.length];
   const answers = [];
   for (const length of lengths) answers.push(await project(job, job.frames.slice(0, length)));
-  process.stdout.write(`${JSON.stringify(answers)}\n`);
+  return JSON.stringify(answers);
+}
+
+try {
+  for await (const line of createInterface({ input: process.stdin })) {
+    process.stdout.write(`${await answer(JSON.parse(line))}\n`);
+  }
+} catch (error) {
+  process.stderr.write(`${error.stack}\n`);
+  process.exit(1);
 }

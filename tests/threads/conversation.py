@@ -1,10 +1,13 @@
 """A thread kept in a list, to which decisions are applied as they are meant."""
 
+import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
-from ag_ui.core import RunAgentInput
+from ag_ui.core import RunAgentInput, UserMessage
 
 from django_pydantic_agent.threads.posture import KnownMessage, ThreadView, Turn, TurnState, message_digest
 from django_pydantic_agent.threads.reconcile import (
@@ -46,9 +49,21 @@ class Conversation:
     def view(self) -> ThreadView | None:
         if not self.revision:
             return None
+        former: dict[str, set[str]] = defaultdict(set)
+        for message in self.replaced:
+            former[message["id"]].add(_digest(message))
         return ThreadView(
             revision=self.revision,
-            messages=[_known(message, turn) for message, turn in self.messages],
+            messages=[
+                KnownMessage(
+                    id=message["id"],
+                    role=message["role"],
+                    turn=turn,
+                    digest=_digest(message),
+                    former=frozenset(former[message["id"]]),
+                )
+                for message, turn in self.messages
+            ],
             turns=list(self.turns),
             superseded=frozenset(message["id"] for message in self.replaced) - set(self.ids),
             active=next((turn.run for turn in self.turns if turn.state is TurnState.LIVE), None),
@@ -63,6 +78,7 @@ class Conversation:
                 self._start(decision)
             case Regenerate(supersede_from=place):
                 self._replace(place)
+                self.open_calls = frozenset()
                 self._run_again(len(self.turns) - 1)
             case GoOn(run=run):
                 self._run_again(next(number for number, turn in enumerate(self.turns) if turn.run == run))
@@ -100,16 +116,14 @@ class Conversation:
         self.turns[number] = Turn(run=self.runs, state=TurnState.LIVE)
 
     def _replace(self, place: int) -> None:
-        self.replaced += [message for message, _ in self.messages[place:]]
+        tail = self.messages[place:]
         del self.messages[place:]
-        left = {turn for _, turn in self.messages}
-        self.turns = [
-            turn
-            if turn.state is not TurnState.LIVE or number < len(self.turns) - 1
-            else replace(turn, state=TurnState.CUT)
-            for number, turn in enumerate(self.turns)
-            if number in left
-        ]
+        self.replaced += [message for message, _ in tail]
+        kept = {number for _, number in self.messages}
+        for number in {number for _, number in tail if number is not None}:
+            if self.turns[number].state is TurnState.LIVE:
+                self.turns[number] = replace(self.turns[number], state=TurnState.CUT)
+        self.turns = [turn for number, turn in enumerate(self.turns) if number in kept]
 
 
 def _json(message: Any) -> dict[str, Any]:
@@ -117,9 +131,10 @@ def _json(message: Any) -> dict[str, Any]:
     return fields
 
 
-def _known(message: Mapping[str, Any], turn: int | None) -> KnownMessage:
-    digest = ""
-    if message["role"] == "user":
-        run_input = RunAgentInput(thread_id="t", run_id="r", messages=[dict(message)])
-        digest = message_digest(run_input.messages[0])
-    return KnownMessage(id=message["id"], role=message["role"], turn=turn, digest=digest)
+def _digest(message: Mapping[str, Any]) -> str:
+    return _digest_of(json.dumps(message["content"])) if message["role"] == "user" else ""
+
+
+@cache
+def _digest_of(content: str) -> str:
+    return message_digest(UserMessage(id="u", role="user", content=json.loads(content)))

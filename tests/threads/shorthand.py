@@ -44,13 +44,23 @@ def thread(
     *states: TurnState,
     imported: str = "",
     superseded: str = "",
+    former: str = "",
     calls: str = "",
     interrupts: str = "",
 ) -> ThreadView:
-    """Return a thread at revision 7; the run of its first turn is 1, and turns without a state are answered."""
+    """Return a thread at revision 7; the run of its first turn is 1, and turns without a state are answered.
+
+    `former` are versions of its messages that edits have replaced.
+    """
     said = [(short, number) for number, turn in enumerate(shorts.split("|")) for short in turn.split()]
     messages = [
-        KnownMessage(id=short, role=ROLES[short[0]], turn=number, digest=digest_of(short))
+        KnownMessage(
+            id=short,
+            role=ROLES[short[0]],
+            turn=number,
+            digest=digest_of(short),
+            former=frozenset(digest_of(old) for old in former.split() if old.rstrip("*") == short),
+        )
         for short, number in [*((short, None) for short in imported.split()), *said]
     ]
     count = len({number for _, number in said})

@@ -311,6 +311,21 @@ def test_an_edit_under_a_new_turn_is_not_made_and_the_client_is_corrected():
     assert decision.client.catch_up
 
 
+@pytest.mark.parametrize("state", [CUT, ANSWERED])
+def test_a_version_that_an_edit_has_replaced_is_a_client_that_is_behind(state):
+    stored = thread(TWO_TURNS, ANSWERED, state, former="u2*")
+    assert refusal(reconcile(post("u1 a1 u2*"), stored)) == stale("a2")
+    assert started(reconcile(post("u1 a1 u2* a2 u3"), stored)) == ("u3", None)
+    assert reconcile(post("u1 a1 u2* a2 u3"), stored).client.catch_up
+    assert started(reconcile(post("u1 a1 u2*", base=7), stored)) == ("u2", 2)
+    assert reconcile(post("u1* a1 u2"), thread(TWO_TURNS, former="u1*")).supersede_from == 3
+
+
+@pytest.mark.parametrize("state", [LIVE, WAITING])
+def test_C22_a_late_copy_of_an_earlier_edit_replaces_nothing(state):
+    assert reconcile(post("u1 a1 u2*"), thread(TWO_TURNS, ANSWERED, state, former="u2*")) == Attach(2)
+
+
 # baseRevision makes an edit or truncation at any place deliberate
 
 

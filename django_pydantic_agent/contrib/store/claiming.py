@@ -21,16 +21,18 @@ _DIGESTS = ("owner_digest", "partition_digest", "run_digest", "thread_digest", "
 def claim_at_login(sender: Any, request: Any, user: Any, **_: Any) -> None:
     """Give the user what the session's bucket owns, then forget the bucket.
 
-    Where the database fails, the login goes on; the rows stay with a bucket that nobody else ever gets.
+    Where the database fails, the login goes on and the bucket stays in the session, which no other user ever gets.
     """
     session = getattr(request, "session", None)
-    bucket = None if session is None else session.pop(BUCKET_SESSION_KEY, None)
+    bucket = None if session is None else session.get(BUCKET_SESSION_KEY)
     if bucket is None or user.pk is None:
         return
     try:
         claim_runs(Owner.of_bucket(bucket), Owner.of_user(user))
     except DatabaseError:
         logger.exception("The runs of a visitor could not be given to the user who logged in.")
+    else:
+        del session[BUCKET_SESSION_KEY]
 
 
 def claim_runs(source: Owner, target: Owner) -> int:

@@ -22,11 +22,12 @@ from django_pydantic_agent.contrib.store.changes import (
 )
 from django_pydantic_agent.contrib.store.history import Chain, HistoryReader
 from django_pydantic_agent.contrib.store.identity import digest
-from django_pydantic_agent.contrib.store.messages import Recording, common_prefix, dump, load, preview
+from django_pydantic_agent.contrib.store.messages import Recording, common_prefix, dump, load
 from django_pydantic_agent.contrib.store.models.ledger import EffectStatus, SnapshotState
 from django_pydantic_agent.contrib.store.outages import patiently
 from django_pydantic_agent.contrib.store.querysets import RunQuerySet
 from django_pydantic_agent.contrib.store.run_store import new_row
+from django_pydantic_agent.log.preview import preview
 from django_pydantic_agent.ownership import Owner
 
 logger = logging.getLogger(__name__)

@@ -3,18 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.utils.text import Truncator
-from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelRequest, UserPromptPart
+from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 from pydantic_core import PydanticSerializationError, to_json
 
 from django_pydantic_agent.contrib.store.history import Chain
 from django_pydantic_agent.contrib.store.rows import Row
-from django_pydantic_agent.log.frames import safe_text, storable, storable_value
+from django_pydantic_agent.log.frames import safe_text, storable_value
 
 SEPARATOR = b",\n"
 """Between two messages; JSON itself holds no line feed."""
-
-PREVIEW_CHARACTERS = 120
 
 
 def dump_message(message: ModelMessage) -> bytes:
@@ -34,20 +31,6 @@ def dump(messages: Sequence[ModelMessage]) -> bytes:
 def load(history: bytes) -> list[ModelMessage]:
     """Return the messages of a history."""
     return ModelMessagesTypeAdapter.validate_json(b"[" + history + b"]")
-
-
-def preview(messages: Sequence[ModelMessage]) -> str:
-    """Return the first user message on one line, cut; empty where it has no text."""
-    for message in messages:
-        if not isinstance(message, ModelRequest):
-            continue
-        for part in message.parts:
-            if isinstance(part, UserPromptPart):
-                content = [part.content] if isinstance(part.content, str) else part.content
-                text = " ".join(item for item in content if isinstance(item, str))
-                line = storable(" ".join(text[: PREVIEW_CHARACTERS * 10].split()))
-                return Truncator(line).chars(PREVIEW_CHARACTERS)
-    return ""
 
 
 @dataclass(slots=True)

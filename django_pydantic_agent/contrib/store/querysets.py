@@ -1,33 +1,60 @@
 """The reads of the store app, by name."""
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from django.db import models
 from django.db.models.functions import Coalesce
 
 from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.ownership import Owner
+from django_pydantic_agent.runs.states import LIVE
 
 if TYPE_CHECKING:
-    from django_pydantic_agent.contrib.store.models import Run  # noqa: F401
+    from django_pydantic_agent.contrib.store.models import Run, Thread  # noqa: F401
+
+_M = TypeVar("_M", bound=models.Model)
 
 
 def digests(owner: Owner, scope: str, **texts: str | None) -> dict[str, str | None]:
-    """Return a column `<name>_digest` for each text of an owner's run; None stays None."""
+    """Return a column `<name>_digest` for each text of an owner's row; None stays None."""
     return {f"{name}_digest": None if text is None else digest(owner.key, scope, text) for name, text in texts.items()}
 
 
-class RunQuerySet(models.QuerySet["Run"]):
+class OwnedQuerySet(models.QuerySet[_M]):
     def for_owner(self, owner: Owner, scope: str, **texts: str) -> Self:
-        """Keep the runs of one owner in one scope, and of those the ones with these ids.
+        """Keep the rows of one owner in one scope, and of those the ones with these ids.
 
-        `texts` may name `run`, `thread`, `parent` or `conversation`. Ids are compared exactly.
+        `texts` may name what the rows have a digest of: `thread`, and of a run `run`, `parent` and `conversation` too.
+        Ids are compared exactly.
         """
         return self.filter(partition_digest=digest(owner.key, scope), **digests(owner, scope, **texts))
 
     def of_owner(self, owner: Owner) -> Self:
-        """Keep the runs of one owner, whatever their scope."""
+        """Keep the rows of one owner, whatever their scope."""
         return self.filter(owner_digest=digest(owner.key))
+
+
+class ThreadQuerySet(OwnedQuerySet["Thread"]):
+    def listed(self, *, archived: bool) -> Self:
+        """Keep the threads that are archived, or those that are not, the one changed last first."""
+        return self.filter(is_archived=archived).order_by("-updated_at", "-pk")
+
+    def matching(self, text: str) -> Self:
+        """Keep the threads whose title or preview holds `text`."""
+        return self.filter(models.Q(title__icontains=text) | models.Q(preview__icontains=text))
+
+    def with_active_run(self) -> Self:
+        """Add `active_run`, the id of the run that is going or first in the queue, None where there is none."""
+        from django_pydantic_agent.contrib.store.models import Run
+
+        live = Run.objects.filter(in_thread=models.OuterRef("pk")).live()
+        return self.annotate(active_run=models.Subquery(live.values("run_id")[:1]))
+
+
+class RunQuerySet(OwnedQuerySet["Run"]):
+    def live(self) -> Self:
+        """Keep the runs that are going or queued, in the order in which those of a thread are executed."""
+        return self.filter(status__in=LIVE).order_by("turn", "pk")
 
     def listed(self) -> Self:
         """Keep the runs of the engine, newest first."""

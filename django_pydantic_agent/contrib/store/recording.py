@@ -17,8 +17,9 @@ from django_pydantic_agent.contrib.store.changes import (
 from django_pydantic_agent.contrib.store.default_step_store import DefaultStepStore
 from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.contrib.store.ledger import Ledger, log_skipped
-from django_pydantic_agent.contrib.store.messages import Recording, preview
+from django_pydantic_agent.contrib.store.messages import Recording
 from django_pydantic_agent.contrib.store.rows import Row
+from django_pydantic_agent.log.preview import preview
 
 ROW_BYTES = 256
 """About what a row takes beside its texts of any length."""

@@ -4,7 +4,7 @@
 interpreter with the agents.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from django.db import models
@@ -28,13 +28,18 @@ def insert(
     *,
     update: Sequence[str] = (),
     unique: Sequence[str] = (),
+    computed: Mapping[str, str] | None = None,
 ) -> None:
-    """Insert `rows` of values as the database takes them; with `update`, rows that are there get these columns."""
+    """Insert `rows` of values as the database takes them; with `update`, rows that are there get these columns.
+
+    `computed` holds columns whose value is that of an SQL expression with one parameter, which the rows give.
+    """
     if not rows:
         return
     quote = connection.ops.quote_name
     names = ", ".join(map(quote, columns))
-    values = "(" + ", ".join(map(_placeholders(connection, model).__getitem__, columns)) + ")"
+    placeholders = {**_placeholders(connection, model), **(computed or {})}
+    values = "(" + ", ".join(map(placeholders.__getitem__, columns)) + ")"
     start = f"INSERT INTO {quote(model._meta.db_table)} ({names}) VALUES "  # noqa: S608
     end = _on_conflict(connection, update, unique) if update else ""
     with connection.cursor() as cursor:

@@ -87,7 +87,12 @@ class DatabaseRunStore:
         try:
             with transaction.atomic(using=alias):
                 row.save(using=alias, force_insert=True)
-                insert(connections[alias], RunFrames, FRAME_COLUMNS, _stretch(row.pk, 1, [new.first_frame]))
+                insert(
+                    connections[alias],
+                    RunFrames,
+                    FRAME_COLUMNS,
+                    _stretch(row.pk, 1, [new.first_frame(new.accept_turn(row.pk))]),
+                )
                 run = StoredRun(
                     key=row.pk,
                     owner=new.owner,
@@ -230,17 +235,24 @@ class DatabaseRunStore:
                     applied.append(write)
                 elif not _is_committed(connection, write):
                     results[index] = LeaseLost("the run goes on elsewhere, has ended or is gone")
+            for write in applied:
+                write.save_turns()
             frames = [
-                row for write in applied if write.frames for row in _stretch(write.key, write.first_seq, write.frames)
+                row
+                for write in applied
+                if write.all_frames
+                for row in _stretch(write.key, write.first_seq, write.all_frames)
             ]
             insert(connection, RunFrames, FRAME_COLUMNS, frames)
             apply(connection, [cast("Change", change) for write in applied for change in write.ledger])
         return results
 
     def _merge(self, stretches: QuerySet[RunFrames], key: int) -> None:
-        """Replace consecutive stretches by one, compressed."""
+        """Replace consecutive stretches by one, compressed; leave them where somebody else is doing it."""
         rows = _read(stretches)
         frames = [frame for _, stretch in _joined(rows) for frame in stretch]
+        if not rows or rows[0][0] + len(frames) - 1 != rows[-1][1]:
+            return
         with transaction.atomic(using=self._alias):
             if stretches.delete()[0] == len(rows):
                 merged = _stretch(key, rows[0][0], frames, compress=True)

@@ -28,6 +28,7 @@ class HistoryMessage(models.Model):
         verbose_name = _("stretch of history")
         verbose_name_plural = _("stretches of history")
         constraints = (models.UniqueConstraint(fields=["writer", "number", "piece"], name="dpa_store_history_number"),)
+        indexes = (models.Index(fields=["base_writer"], name="dpa_store_history_base"),)
 
     def __str__(self) -> str:
         return f"{self.writer}:{self.number}"

@@ -72,7 +72,10 @@ class Snapshot(models.Model):
         verbose_name = _("snapshot")
         verbose_name_plural = _("snapshots")
         constraints = (models.UniqueConstraint(fields=["run", "key_digest"], name="dpa_store_snapshot_key"),)
-        indexes = (models.Index(fields=["run", "id"], name="dpa_store_snapshot_run"),)
+        indexes = (
+            models.Index(fields=["run", "id"], name="dpa_store_snapshot_run"),
+            models.Index(fields=["history_writer"], name="dpa_store_snapshot_history"),
+        )
 
     def __str__(self) -> str:
         return f"{self.state} {self.step_index}"

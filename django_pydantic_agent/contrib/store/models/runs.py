@@ -36,6 +36,29 @@ class Run(models.Model):
     parent_run_id = OptionalTextField(_("parent run id"))
     parent_digest = DigestField(null=True)
 
+    # The part of the run in its thread; `superseded_by` is the primary key of the run that replaced what it wrote.
+    in_thread = models.ForeignKey(
+        "Thread",
+        on_delete=models.CASCADE,
+        null=True,
+        blank=True,
+        db_index=False,
+        related_name="runs",
+        verbose_name=_("thread"),
+    )
+    turn = models.PositiveIntegerField(_("turn"), null=True)
+    superseded_by = models.BigIntegerField(_("superseded by"), null=True)
+    pending_call_ids = models.JSONField(_("pending frontend calls"), default=list)
+
+    # The model's messages before the run and at its newest boundary, by the names of stretches of history.
+    seed_writer = models.BigIntegerField(default=0)
+    seed_number = models.BigIntegerField(default=0)
+    seed_size = models.BigIntegerField(default=0)
+    history_writer = models.BigIntegerField(default=0)
+    history_number = models.BigIntegerField(default=0)
+    history_size = models.BigIntegerField(default=0)
+    boundary_seq = models.BigIntegerField(_("newest boundary"), default=0)
+
     server = models.TextField(_("server"), blank=True, default="")
     status = models.CharField(_("status"), max_length=16, choices=RunStatus.choices, blank=True, default="")
     is_ledger_only = models.BooleanField(_("ledger only"), default=False)
@@ -78,6 +101,10 @@ class Run(models.Model):
             models.Index(fields=["parent"], name="dpa_store_run_parent"),
             models.Index(fields=["owner_digest", "id"], name="dpa_store_run_owner"),
             models.Index(fields=["status", "id"], name="dpa_store_run_status"),
+            models.Index(fields=["in_thread", "status"], name="dpa_store_run_live"),
+            models.Index(fields=["in_thread", "turn", "id"], name="dpa_store_run_turn"),
+            models.Index(fields=["seed_writer"], name="dpa_store_run_seed"),
+            models.Index(fields=["history_writer"], name="dpa_store_run_history"),
         )
 
     def __str__(self) -> str:

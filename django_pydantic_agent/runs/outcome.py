@@ -1,0 +1,90 @@
+"""How a run ended: its status, its terminal event, and what it leaves for others to answer."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ag_ui.core import BaseEvent, RunErrorEvent, RunFinishedEvent
+from ag_ui.core import RunFinishedCancelledOutcome as Cancelled
+from ag_ui.core import RunFinishedSuccessOutcome as Success
+from pydantic_ai.exceptions import RunTimedOut
+
+from django_pydantic_agent.log.adapter import RunEventStream, ToolCallIds
+from django_pydantic_agent.policy.failure import SHUTDOWN, Failure, describe
+from django_pydantic_agent.runs.states import RunStatus
+from django_pydantic_agent.stores.base import StoredRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """`cause` is the exception behind a failure, for the log; `pending_calls` are frontend calls by their wire ids."""
+
+    status: RunStatus
+    event: BaseEvent
+    error: dict[str, str] | None = None
+    cause: BaseException | None = None
+    interrupts: Sequence[dict[str, Any]] = ()
+    pending_calls: Sequence[str] = ()
+    usage: dict[str, int] | None = None
+
+    @property
+    def waiting(self) -> frozenset[str]:
+        """The tool calls that rightly have no result yet."""
+        approvals = [interrupt["toolCallId"] for interrupt in self.interrupts if "toolCallId" in interrupt]
+        return frozenset([*approvals, *self.pending_calls])
+
+
+def outcome_of(stream: RunEventStream, call_ids: ToolCallIds, run: StoredRun, *, shutdown: bool) -> Outcome:
+    """Return how the run of an exhausted stream ended; `shutdown` says that the process cancelled it."""
+    if stream.failure is not None:
+        return failed(stream.failure)
+    if stream.cancelled is not None:
+        if shutdown:
+            return failed(stream.cancelled, SHUTDOWN)
+        return failed(stream.cancelled) if isinstance(stream.cancelled, RunTimedOut) else cancelled(run)
+    pending = stream.pending_calls(call_ids)
+    usage = _counts(stream.result.usage) if stream.result is not None else None
+    if (asked := stream.interrupts(call_ids)) is not None:
+        return Outcome(
+            status=RunStatus.INTERRUPTED,
+            event=_finished(run, asked),
+            interrupts=[interrupt.model_dump(mode="json", by_alias=True) for interrupt in asked.interrupts],
+            pending_calls=pending,
+            usage=usage,
+        )
+    event = _finished(run, Success(pending_tool_call_ids=pending or None))
+    return Outcome(status=RunStatus.FINISHED, event=event, pending_calls=pending, usage=usage)
+
+
+def cancelled(run: StoredRun) -> Outcome:
+    """Return the end of a run that was asked to stop."""
+    return Outcome(status=RunStatus.CANCELLED, event=_finished(run, Cancelled()))
+
+
+def failed(error: BaseException, failure: Failure | None = None) -> Outcome:
+    """Return the end of a run that an exception ended; of the exception only what may be shown is in it."""
+    failure = failure or describe(error)
+    return Outcome(
+        status=RunStatus.FAILED,
+        event=RunErrorEvent(message=failure.message, code=failure.code, timestamp=_milliseconds()),
+        error={"code": failure.code, "message": failure.message},
+        cause=error,
+    )
+
+
+def _finished(run: StoredRun, outcome: Any) -> RunFinishedEvent:
+    return RunFinishedEvent(thread_id=run.thread_id, run_id=run.run_id, outcome=outcome, timestamp=_milliseconds())
+
+
+def _counts(usage: Any) -> dict[str, int]:
+    return {
+        "requests": usage.requests,
+        "tool_calls": usage.tool_calls,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+    }
+
+
+def _milliseconds() -> int:
+    return int(time.time() * 1000)

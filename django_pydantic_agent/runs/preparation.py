@@ -1,0 +1,136 @@
+"""What a mount's configuration and hooks make for one run."""
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from concurrent.futures import Executor
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import Any
+
+from ag_ui.core import RunAgentInput
+from pydantic_ai import DeferredToolRequests, UsageLimits
+from pydantic_ai.agent import AbstractAgent
+from pydantic_ai.messages import ModelMessage
+
+from django_pydantic_agent.agents.build import build_agent
+from django_pydantic_agent.agents.deps import AgentDeps
+from django_pydantic_agent.agents.tools import RunThread, ToolConnections
+from django_pydantic_agent.conf import agent_settings
+from django_pydantic_agent.exceptions import NotContinuable
+from django_pydantic_agent.runs.boundaries import Boundaries
+from django_pydantic_agent.runs.plan import RunPlan
+from django_pydantic_agent.runs.recorder import Journal
+from django_pydantic_agent.runs.turn import RunTurn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """An agent, what it is given, and the arguments of its run."""
+
+    agent: AbstractAgent[Any, Any]
+    run_input: RunAgentInput
+    history: list[ModelMessage]
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparation:
+    """Prepares one run; whatever may block is called on `threads`."""
+
+    plan: RunPlan
+    journal: Journal
+    threads: Executor
+    own_thread: RunThread | None
+    turn: RunTurn | None
+    reached: Callable[[list[ModelMessage]], None]
+
+    async def prepare(self) -> Prepared:
+        config = self.plan.config
+        agent = await self.in_thread(build_agent, config.source)
+        step_store = await self._call(config.step_store)
+        run_input, history = await self._past(step_store)
+        capabilities = [_made(capability) for capability in config.capabilities]
+        capabilities.append(ToolConnections(self.threads, thread=self.own_thread))
+        if step_store is not None:
+            from django_pydantic_agent.stores.steps import persistence
+
+            step_store, capability = persistence(step_store, self.journal, parent=self.plan.source)
+            capabilities.append(capability)
+        if self.turn is not None:
+            capabilities.append(Boundaries(self.reached))
+        model = await self._call(config.model_for_request) or config.model
+        instructions = await self._call(config.instructions_for_request) or config.instructions
+        arguments = {
+            "output_type": _output_type(agent),
+            "message_history": history,
+            "run_id": self.plan.run_input.run_id,
+            "model": model or (agent_settings.MODEL if agent.model is None else None),
+            "instructions": instructions or agent_settings.INSTRUCTIONS,
+            "deps": await self._deps(run_input, step_store),
+            "model_settings": config.model_settings or agent_settings.MODEL_SETTINGS,
+            "usage_limits": config.usage_limits or agent_settings.USAGE_LIMITS or UsageLimits(request_limit=None),
+            "timeout": config.run_timeout or agent_settings.RUN_TIMEOUT_SECONDS,
+            "toolsets": [_made(toolset) for toolset in config.toolsets],
+            "capabilities": capabilities,
+            "infer_name": False,
+        }
+        return Prepared(agent=agent, run_input=run_input, history=history, arguments=arguments)
+
+    async def in_thread(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Return what a function returns that may block."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self.threads, copy_context().run, function, *args)
+
+    async def _past(self, step_store: Any) -> tuple[RunAgentInput, list[ModelMessage]]:
+        """Return the run's input and the history that it goes on from."""
+        run_input = self.plan.run_input
+        if self.plan.source is not None:
+            snapshot = await step_store.latest_snapshot(run_id=self.plan.source.run_id)
+            if snapshot is None:
+                raise NotContinuable
+            return run_input, snapshot.messages
+        if self.turn is not None:
+            begun: tuple[RunAgentInput, list[ModelMessage]] = await self.in_thread(self.turn.begin, run_input)
+            return begun
+        return run_input, []
+
+    async def _deps(self, run_input: RunAgentInput, step_store: Any) -> Any:
+        request = self.plan.request
+        if self.plan.config.deps_factory is not None:
+            return await self._call(self.plan.config.deps_factory)
+        return AgentDeps(
+            user=request.user,
+            owner=request.owner,
+            request=request,
+            state=run_input.state or {},
+            context=run_input.context or [],
+            forwarded_props=run_input.forwarded_props or {},
+            run_id=run_input.run_id,
+            thread_id=run_input.thread_id,
+            step_store=step_store,
+        )
+
+    async def _call(self, hook: Callable[..., Any] | None) -> Any:
+        """Return what a hook makes of the request."""
+        if hook is None:
+            return None
+        if inspect.iscoroutinefunction(hook):
+            return await hook(self.plan.request)
+        result = await self.in_thread(hook, self.plan.request)
+        return await result if inspect.isawaitable(result) else result
+
+
+def _output_type(agent: AbstractAgent[Any, Any]) -> Any:
+    """Return the agent's output type with room for calls that wait for approval.
+
+    pydantic-ai takes no output type of the run beside output validators; such an agent has to name it itself.
+    """
+    if getattr(agent, "_output_validators", None):
+        return None
+    return [agent.output_type, DeferredToolRequests]
+
+
+def _made(source: Any) -> Any:
+    """Return a pydantic-ai object, made by `source` where that is a callable that makes one for each run."""
+    return source() if inspect.isroutine(source) or inspect.isclass(source) else source

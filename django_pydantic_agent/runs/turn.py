@@ -1,0 +1,70 @@
+"""A run's part of its thread: what the run begins with, and what it leaves there."""
+
+from collections.abc import Iterator
+
+from ag_ui.core import BaseEvent, MessagesSnapshotEvent, RunAgentInput, StateSnapshotEvent
+from pydantic_ai.messages import ModelMessage
+
+from django_pydantic_agent.log.projection import Projection
+from django_pydantic_agent.runs.plan import ThreadPlan
+from django_pydantic_agent.stores.base import LedgerChange, RunStore
+from django_pydantic_agent.stores.conversations import TurnSave
+from django_pydantic_agent.threads.history import agui_messages, past, unfinished
+from django_pydantic_agent.threads.reconcile import overlay_state
+
+
+class RunTurn:
+    """Reads the thread once, when the run starts, and turns what the run does into saves.
+
+    Blocking, but for `boundary` and `save`, which only compute what is to be written.
+    """
+
+    def __init__(self, plan: ThreadPlan, store: RunStore, key: int) -> None:
+        self._plan = plan
+        self._store = store
+        self._key = key
+        self._history = store.history(key)
+
+    def begin(self, run_input: RunAgentInput) -> tuple[RunAgentInput, list[ModelMessage]]:
+        """Return the input with the thread's state and the question, and the model's history before it."""
+        ground = self._plan.conversation.ground(run=self._key)
+        state = overlay_state(ground.state, run_input.state, knows_newest=self._plan.knows_newest)
+        run_input = run_input.model_copy(update={"state": state})
+        if self._plan.goes_on is not None:
+            return run_input.model_copy(update={"messages": []}), unfinished(self._history, self._plan.goes_on)
+        if self._plan.regenerates:
+            run_input = run_input.model_copy(update={"messages": agui_messages(ground.question)})
+        return run_input, past(self._history, self._store, ground)
+
+    def catch_up(self, state: object) -> Iterator[BaseEvent]:
+        """Yield what a client has to hear that does not know the whole thread.
+
+        The messages come twice, because a client leaves what it has added itself in front of what it did not know:
+        first without the ones that this run has brought, then with them.
+        """
+        if not self._plan.catches_up:
+            return
+        brought = {message["id"] for message in self._plan.start.messages}
+        messages = agui_messages(self._plan.conversation.transcript(run=self._key))
+        before = [message for message in messages if message.id not in brought]
+        if len(before) < len(messages):
+            yield MessagesSnapshotEvent(messages=before)
+        yield MessagesSnapshotEvent(messages=messages)
+        yield StateSnapshotEvent(snapshot=state)
+
+    def boundary(self, messages: list[ModelMessage], seq: int) -> LedgerChange | None:
+        """Return the change that saves the model's history as of seq `seq`."""
+        return self._history.save(messages, seq=seq)
+
+    def save(self, projection: Projection, seq: int) -> TurnSave:
+        """Return what has become of the run's messages and state since the last save."""
+        changes = projection.take_changes()
+        return TurnSave(
+            run=self._key,
+            through_seq=seq,
+            messages=changes.messages,
+            removed=changes.removed,
+            state=projection.state if changes.state else None,
+            has_state=changes.state,
+            size=changes.size,
+        )

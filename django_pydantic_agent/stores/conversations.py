@@ -1,0 +1,177 @@
+"""What a mount asks of a place where conversations are kept."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from django_pydantic_agent.ownership import Owner
+
+if TYPE_CHECKING:
+    from django_pydantic_agent.log.frames import JsonObject
+    from django_pydantic_agent.threads.posture import ThreadView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActiveRun:
+    """The run that a thread is busy with; `applied_seq` is the last seq that its stored messages and state hold."""
+
+    run_id: str
+    applied_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredThread:
+    """A thread as it was when it was read, all of it in one transaction.
+
+    `messages` are AG-UI messages as JSON in order, those of replaced branches only where they were asked for.
+    """
+
+    thread_id: str
+    title: str
+    revision: int
+    messages: Sequence["JsonObject"]
+    state: Any
+    archived: bool
+    active_run: ActiveRun | None = None
+    interrupts: Sequence["JsonObject"] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadRow:
+    """A thread as a list shows it; `turns` counts those of the current branch, `active_run` is a run id."""
+
+    thread_id: str
+    title: str
+    updated_at: datetime
+    preview: str | None
+    revision: int
+    turns: int
+    archived: bool
+    active_run: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadQuery:
+    """What `threads/` asks for. `limit` 0 means all; `cursor` is what an earlier page gave as `next`."""
+
+    text: str | None = None
+    archived: bool = False
+    cursor: str | None = None
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadPage:
+    """Threads, the one changed last first, and the cursor of the next page, None on the last."""
+
+    threads: Sequence[ThreadRow]
+    next: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnStart:
+    """What a run that is accepted does to its thread.
+
+    `revision` is the one that the decision was made on, None where there was no thread. The messages of the current
+    branch from index `supersede_from` on are replaced. `imported` goes in before all else, `messages` behind it.
+    `continues` is the key of an earlier run whose turn this run continues; without it a new turn begins.
+    """
+
+    owner: Owner
+    thread_id: str
+    revision: int | None
+    messages: Sequence["JsonObject"] = ()
+    imported: Sequence["JsonObject"] = ()
+    supersede_from: int | None = None
+    continues: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnSave:
+    """What became of a run's part of its thread since it was saved last.
+
+    `messages` are the new and changed ones with their places among the run's messages, the accepted ones included.
+    `state` counts only with `has_state`. `size` is in bytes.
+    """
+
+    run: int
+    through_seq: int
+    size: int
+    messages: Sequence[tuple[int, "JsonObject"]] = ()
+    removed: Sequence[str] = ()
+    state: Any = None
+    has_state: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnGround:
+    """What a run builds on, read when it starts.
+
+    `previous` is the key of the latest run of the turn before it in the current branch, None where there is none, and
+    `previous_first` that of that turn's first run. `kept` are that turn's messages where a cut inside it has kept only
+    a part of them, or where no run made them because they were imported. `first_of_turn` is the key of the first run of
+    the run's own turn, None where the run begins it, and `question` are then the user messages of the turn. `state` is
+    the state stored with the thread.
+    """
+
+    previous: int | None = None
+    previous_first: int | None = None
+    kept: Sequence["JsonObject"] | None = None
+    first_of_turn: int | None = None
+    question: Sequence["JsonObject"] = ()
+    state: Any = None
+
+
+class ConversationStore(Protocol):
+    """Where threads are kept. Synchronous, thread-safe; each method sees the rows of one owner only.
+
+    Methods that name a thread raise `ThreadNotFound` where the owner has none of this id, no matter who else has.
+    """
+
+    def owner(self, request: Any) -> Owner | None:
+        """Return the owner that a request (or `RunRequest`) acts for, None where nothing of it is kept."""
+        ...
+
+    def view(self, *, owner: Owner, thread_id: str) -> "ThreadView | None":
+        """Return what `reconcile` compares a post with, without the messages' content; None for no thread."""
+        ...
+
+    def read(self, *, owner: Owner, thread_id: str, superseded: bool = False) -> StoredThread: ...
+
+    def page(self, *, owner: Owner, query: ThreadQuery) -> ThreadPage: ...
+
+    def rename(self, *, owner: Owner, thread_id: str, title: str) -> None:
+        """Give a thread a person's title, which nothing overwrites."""
+        ...
+
+    def entitle(self, *, owner: Owner, thread_id: str, title: str) -> None:
+        """Give a thread a title, unless a person gave it one."""
+        ...
+
+    def archive(self, *, owner: Owner, thread_id: str, archived: bool) -> None: ...
+
+    def delete(self, *, owner: Owner, thread_id: str) -> list[int]:
+        """Delete a thread with its runs and all of theirs; return the keys of those that were live."""
+        ...
+
+    def accept(self, start: TurnStart, *, run: int) -> int:
+        """Write an accepted turn inside the transaction that creates `run`; return the thread's new revision.
+
+        Raises `ThreadChanged` where the thread is not at `start.revision` any more.
+        """
+        ...
+
+    def ground(self, *, run: int) -> TurnGround: ...
+
+    def transcript(self, *, run: int) -> Sequence["JsonObject"]:
+        """Return the messages of the current branch up to those of `run`, its own included."""
+        ...
+
+    def save(self, saved: TurnSave) -> None:
+        """Write what became of a run's messages, inside the commit that carries its frames."""
+        ...
+
+    def end(self, saved: TurnSave) -> int:
+        """Write the last of a run's messages and raise the revision; return it."""
+        ...
