@@ -112,6 +112,11 @@ class StartView(AGUIView):
         digest.update(self.posted[0])
         return digest.hexdigest()
 
+    @property
+    def protocol(self) -> str | None:
+        """The AG-UI version that the viewer declares, in the body or the query."""
+        return self.posted[1].protocol_version or self.request.query_params.get("protocol")
+
     def get_throttle_scope(self) -> str:
         if isinstance(self._reading, Exception):
             return RUN_SCOPE
@@ -131,7 +136,7 @@ class StartView(AGUIView):
             digest=self.digest,
             scope=self.scope,
             source=source,
-            protocol=accepted.protocol_version or "",
+            protocol=self.protocol or "",
         )
         try:
             return get_engine().start(plan)
@@ -161,13 +166,12 @@ class StartView(AGUIView):
         from django_pydantic_agent.runs.engine import get_engine
 
         request, config, store = self.request._request, self.server.config, self.run_store
-        declared = self.posted[1].protocol_version or request.GET.get("protocol")
         stream = RunStream(
             run.run_id,
             lambda idle_seconds: get_engine().follow(run, store=store, idle_seconds=idle_seconds),
             access=Access(self),
             config=config,
-            is_older=not declares_1_0(declared),
+            is_older=not declares_1_0(self.protocol),
             resumes=self._resumes(run),
             max_seconds=max_stream_seconds(request, config),
         )

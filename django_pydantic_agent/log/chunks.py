@@ -56,6 +56,10 @@ _ASIDE = frozenset(
         EventType.SUBAGENT_STARTED,
     }
 )
+# These speak of the whole conversation, and so end what every lane builds.
+_OF_ALL_LANES = frozenset(
+    {EventType.RUN_STARTED, EventType.RUN_FINISHED, EventType.RUN_ERROR, EventType.MESSAGES_SNAPSHOT}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +87,8 @@ class Chunks:
             return list(self._write_out(event, _SHORTHANDS[event.type]))
         if not self._lanes or event.type in _ASIDE:
             return (event,)
-        if event.type is EventType.MESSAGES_SNAPSHOT:
-            return [*self._end(list(self._lanes)), event]
-        return [*self._end([_lane_of(event)]), event]
+        lanes = list(self._lanes) if event.type in _OF_ALL_LANES else [_lane_of(event)]
+        return [*self._end(lanes), event]
 
     def _write_out(self, chunk: Chunk, shorthand: _Shorthand) -> Iterator[BaseEvent]:
         name: str | None = getattr(chunk, shorthand.key)

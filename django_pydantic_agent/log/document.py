@@ -9,20 +9,23 @@ from pydantic_core import from_json, to_json
 
 from django_pydantic_agent.log.frames import JsonObject
 
-
 # To AG-UI clients, what is left of a document that was removed is null.
 _REMOVAL = {"op": "remove", "path": ""}
 _NULLED = {"op": "replace", "path": "", "value": None}
 
 
 class Document:
-    """A JSON value. Patches change it in place, or a copy of it once it has been handed out."""
+    """A JSON value. Patches change it in place, or a copy of it once it has been handed out.
 
-    __slots__ = ("_handed_out", "_value")
+    With `stays_object`, a patch that makes anything else of it cannot be applied.
+    """
 
-    def __init__(self, value: Any) -> None:
+    __slots__ = ("_handed_out", "_stays_object", "_value")
+
+    def __init__(self, value: Any, *, stays_object: bool = False) -> None:
         self._value = value
         self._handed_out = True
+        self._stays_object = stays_object
 
     @property
     def value(self) -> Any:
@@ -32,11 +35,14 @@ class Document:
 
     def patch(self, operations: Sequence[JsonObject]) -> bool:
         """Apply all operations (RFC 6902), or none of them where one cannot be applied; tell which."""
-        value = from_json(to_json(self._value)) if self._handed_out else self._value
         patch = JsonPatch(_NULLED if operation == _REMOVAL else operation for operation in operations)
+        replaces = self._stays_object and any(operation["path"] == "" for operation in operations)
+        value = from_json(to_json(self._value)) if self._handed_out or replaces else self._value
         try:
             value = patch.apply(value, in_place=True, atomic=True)
         except (JsonPatchException, JsonPointerException):
+            return False
+        if self._stays_object and not isinstance(value, dict):
             return False
         self._value = value
         self._handed_out = False

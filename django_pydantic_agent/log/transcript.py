@@ -46,7 +46,7 @@ class Call(_Built):
 
 
 class Entry(_Built):
-    """A message. What an activity is about is a document; whatever else has calls or content holds them as they are."""
+    """A message; the content of an activity is its `document`, the tool calls of an assistant message are `calls`."""
 
     __slots__ = ("calls", "document", "id", "role")
 
@@ -54,7 +54,9 @@ class Entry(_Built):
         super().__init__(fields)
         self.id: str = fields["id"]
         self.role: str = fields["role"]
-        self.document = Document(self.fields.pop("content")) if self.role == "activity" else None
+        self.document: Document | None = None
+        if self.role == "activity":
+            self.document = Document(self.fields.pop("content"), stays_object=True)
         calls = self.fields.pop("toolCalls", None)
         self.calls = None if calls is None else [Call(call, self) for call in calls]
 

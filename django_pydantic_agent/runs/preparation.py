@@ -55,7 +55,10 @@ class Preparation:
         if step_store is not None:
             from django_pydantic_agent.stores.steps import persistence
 
-            step_store, capability = persistence(step_store, self.journal, parent=self.plan.source)
+            history_kept = None if self.turn is None else self.turn.history
+            step_store, capability = persistence(
+                step_store, self.journal, history=history_kept, parent=self.plan.source
+            )
             capabilities.append(capability)
         if self.turn is not None:
             capabilities.append(Boundaries(self.reached))

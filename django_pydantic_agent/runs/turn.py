@@ -23,7 +23,7 @@ class RunTurn:
         self._plan = plan
         self._store = store
         self._key = key
-        self._history = store.history(key)
+        self.history = store.history(key)
 
     def begin(self, run_input: RunAgentInput) -> tuple[RunAgentInput, list[ModelMessage]]:
         """Return the input with the thread's state and the question, and the model's history before it."""
@@ -31,10 +31,10 @@ class RunTurn:
         state = overlay_state(ground.state, run_input.state, knows_newest=self._plan.knows_newest)
         run_input = run_input.model_copy(update={"state": state})
         if self._plan.goes_on is not None:
-            return run_input.model_copy(update={"messages": []}), unfinished(self._history, self._plan.goes_on)
+            return run_input.model_copy(update={"messages": []}), unfinished(self.history, self._plan.goes_on)
         if self._plan.regenerates:
             run_input = run_input.model_copy(update={"messages": agui_messages(ground.question)})
-        return run_input, past(self._history, self._store, ground)
+        return run_input, past(self.history, self._store, ground)
 
     def catch_up(self, state: object) -> Iterator[BaseEvent]:
         """Yield what a client has to hear that does not know the whole thread.
@@ -54,7 +54,7 @@ class RunTurn:
 
     def boundary(self, messages: list[ModelMessage], seq: int) -> LedgerChange | None:
         """Return the change that saves the model's history as of seq `seq`."""
-        return self._history.save(messages, seq=seq)
+        return self.history.save(messages, seq=seq)
 
     def save(self, projection: Projection, seq: int) -> TurnSave:
         """Return what has become of the run's messages and state since the last save."""
@@ -63,7 +63,6 @@ class RunTurn:
             run=self._key,
             through_seq=seq,
             messages=changes.messages,
-            removed=changes.removed,
             state=projection.state if changes.state else None,
             has_state=changes.state,
             size=changes.size,

@@ -44,7 +44,7 @@ class NewRun:
         """Write the turn for the run of this key and return the thread's revision, None outside of threads."""
         if self.conversation is None or self.turn is None:
             return None
-        return self.conversation.accept(self.turn, run=run)
+        return self.conversation.accept(self.turn, run=run, run_id=self.run_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +145,7 @@ class RunWrite:
                 self.conversation.save(saved)
             for last in self.turns[-1:]:
                 if self.ending is not None:
-                    revision = self.conversation.end(last)
+                    revision = self.conversation.end(last, self.ending)
                 else:
                     self.conversation.save(last)
         if self.ending is not None:

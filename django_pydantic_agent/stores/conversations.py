@@ -9,22 +9,36 @@ from django_pydantic_agent.ownership import Owner
 
 if TYPE_CHECKING:
     from django_pydantic_agent.log.frames import JsonObject
+    from django_pydantic_agent.stores.base import Ending
     from django_pydantic_agent.threads.posture import ThreadView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveRun:
-    """The run that a thread is busy with; `applied_seq` is the last seq that its stored messages and state hold."""
+    """The run that a thread is busy with; `applied_seq` is the last seq that its stored messages and state hold.
 
+    `key` names the run inside its store and is never shown to a client.
+    """
+
+    key: int
     run_id: str
     applied_seq: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredThread:
-    """A thread as it was when it was read, all of it in one transaction.
+class ReplacedMessages:
+    """What one run replaced, in order; `replaced_by` is its id, None where it is gone."""
 
-    `messages` are AG-UI messages as JSON in order, those of replaced branches only where they were asked for.
+    replaced_by: str | None
+    messages: Sequence["JsonObject"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredThread:
+    """A thread as it was at one moment.
+
+    `messages` are those of the current branch as AG-UI JSON, in order; `superseded` what was replaced, the newest
+    replacement first, where that was asked for. `interrupts` are the open ones.
     """
 
     thread_id: str
@@ -35,6 +49,7 @@ class StoredThread:
     archived: bool
     active_run: ActiveRun | None = None
     interrupts: Sequence["JsonObject"] = ()
+    superseded: Sequence[ReplacedMessages] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +89,9 @@ class TurnStart:
     """What a run that is accepted does to its thread.
 
     `revision` is the one that the decision was made on, None where there was no thread. The messages of the current
-    branch from index `supersede_from` on are replaced. `imported` goes in before all else, `messages` behind it.
-    `continues` is the key of an earlier run whose turn this run continues; without it a new turn begins.
+    branch from the place `supersede_from` on are replaced; with `follows`, the key of a run of the thread, those that
+    do not belong to that run's branch or stand behind its end. `imported` goes in before all else, `messages` behind
+    it. `continues` is the key of an earlier run whose turn this run continues; without it a new turn begins.
     """
 
     owner: Owner
@@ -84,6 +100,7 @@ class TurnStart:
     messages: Sequence["JsonObject"] = ()
     imported: Sequence["JsonObject"] = ()
     supersede_from: int | None = None
+    follows: int | None = None
     continues: int | None = None
 
 
@@ -91,15 +108,14 @@ class TurnStart:
 class TurnSave:
     """What became of a run's part of its thread since it was saved last.
 
-    `messages` are the new and changed ones with their places among the run's messages, the accepted ones included.
-    `state` counts only with `has_state`. `size` is in bytes.
+    `messages` are the new, changed and moved ones with their places among the run's messages, where the accepted ones
+    come first. `state` counts only with `has_state`. `size` is in bytes.
     """
 
     run: int
     through_seq: int
     size: int
     messages: Sequence[tuple[int, "JsonObject"]] = ()
-    removed: Sequence[str] = ()
     state: Any = None
     has_state: bool = False
 
@@ -109,10 +125,10 @@ class TurnGround:
     """What a run builds on, read when it starts.
 
     `previous` is the key of the latest run of the turn before it in the current branch, None where there is none, and
-    `previous_first` that of that turn's first run. `kept` are that turn's messages where a cut inside it has kept only
-    a part of them, or where no run made them because they were imported. `first_of_turn` is the key of the first run of
-    the run's own turn, None where the run begins it, and `question` are then the user messages of the turn. `state` is
-    the state stored with the thread.
+    `previous_first` that of that turn's first run. `kept` are messages that go on from the start of `previous_first`,
+    because a cut has kept only a part of that turn, or from nothing, because they were imported or because no run of
+    theirs is left. `first_of_turn` is the key of the first run of the run's own turn, None where the run begins it.
+    `question` are the user messages that the run answers, `state` is the state stored with the thread.
     """
 
     previous: int | None = None
@@ -142,11 +158,11 @@ class ConversationStore(Protocol):
     def page(self, *, owner: Owner, query: ThreadQuery) -> ThreadPage: ...
 
     def rename(self, *, owner: Owner, thread_id: str, title: str) -> None:
-        """Give a thread a person's title, which nothing overwrites."""
+        """Give a thread a person's title, which nothing overwrites. Raises `InvalidInput` where it is too long."""
         ...
 
     def entitle(self, *, owner: Owner, thread_id: str, title: str) -> None:
-        """Give a thread a title, unless a person gave it one."""
+        """Give a thread a title, cut where it is too long, unless a person gave it one."""
         ...
 
     def archive(self, *, owner: Owner, thread_id: str, archived: bool) -> None: ...
@@ -155,10 +171,11 @@ class ConversationStore(Protocol):
         """Delete a thread with its runs and all of theirs; return the keys of those that were live."""
         ...
 
-    def accept(self, start: TurnStart, *, run: int) -> int:
+    def accept(self, start: TurnStart, *, run: int, run_id: str) -> int:
         """Write an accepted turn inside the transaction that creates `run`; return the thread's new revision.
 
-        Raises `ThreadChanged` where the thread is not at `start.revision` any more.
+        What the thread waited for is given up; the post that answers it says so itself. Raises `ThreadChanged` where
+        the thread is not at `start.revision` any more.
         """
         ...
 
@@ -172,6 +189,6 @@ class ConversationStore(Protocol):
         """Write what became of a run's messages, inside the commit that carries its frames."""
         ...
 
-    def end(self, saved: TurnSave) -> int:
-        """Write the last of a run's messages and raise the revision; return it."""
+    def end(self, saved: TurnSave, ending: "Ending") -> int:
+        """Write the last of a run's messages and what it waits for, and raise the revision; return it."""
         ...

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 from django_pydantic_agent.exceptions import LeaseLost, RunIdTaken
 from django_pydantic_agent.ownership import Owner
@@ -154,7 +154,8 @@ class MemoryRunStore(RunStore):
         write.save_turns()
         entry.frames += write.all_frames
         for change in write.ledger:
-            cast("_Boundary", change).apply(entry)
+            if isinstance(change, _Boundary):
+                entry.end, entry.boundary_seq = change.messages, change.seq
         changed = replace(run, last_seq=run.last_seq + len(write.all_frames))
         if write.begins:
             changed = replace(changed, status=RunStatus.RUNNING)
@@ -179,9 +180,6 @@ class _Boundary:
     messages: "list[ModelMessage]"
     seq: int
     size: int = 0
-
-    def apply(self, entry: _Entry) -> None:
-        entry.end, entry.boundary_seq = self.messages, self.seq
 
 
 @dataclass(frozen=True, slots=True)

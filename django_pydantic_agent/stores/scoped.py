@@ -1,8 +1,19 @@
-"""Partitions of one step store."""
+"""Partitions of one step store or conversation store."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from django_pydantic_agent.ownership import Owner
+from django_pydantic_agent.stores.conversations import (
+    ConversationStore,
+    StoredThread,
+    ThreadPage,
+    ThreadQuery,
+    TurnGround,
+    TurnSave,
+    TurnStart,
+)
 
 if TYPE_CHECKING:
     from pydantic_ai_harness.step_persistence import (
@@ -12,6 +23,10 @@ if TYPE_CHECKING:
         StepStore,
         ToolEffectRecord,
     )
+
+    from django_pydantic_agent.log.frames import JsonObject
+    from django_pydantic_agent.stores.base import Ending
+    from django_pydantic_agent.threads.posture import ThreadView
 
 R = TypeVar("R")
 
@@ -29,10 +44,8 @@ class ScopedStepStore:
     def __init__(self, factory: Callable[[Any], Any], *, scope: str) -> None:
         if not callable(factory):
             raise TypeError(f"factory must be a callable that takes a request, not {factory!r}")
-        if not scope or not isinstance(scope, str):
-            raise ValueError(f"scope must be a non-empty string, not {scope!r}")
         self._factory = factory
-        self.scope = scope
+        self.scope = _checked(scope)
 
     def __call__(self, request: Any) -> "StepStore":
         store = self._factory(request)
@@ -48,7 +61,7 @@ class PrefixedStepStore:
     def __init__(self, store: "StepStore", scope: str) -> None:
         self._store = store
         self.scope = scope
-        self._prefix = f"{SEPARATOR}{len(scope)}:{scope}{SEPARATOR}"
+        self._prefix = _prefix(scope)
 
     async def register_run(self, record: "RunRecord") -> None:
         await self._store.register_run(self._inward(record))
@@ -109,3 +122,80 @@ class PrefixedStepStore:
             changes["parent_run_id"] = change(made.parent_run_id)
         changed: R = replace(made, **changes)
         return changed
+
+
+class ScopedConversationStore(ConversationStore):
+    """A conversation store that holds the threads of one scope only.
+
+    Pass it as `conversation_store` in place of the store it wraps. Our own stores keep the scope apart from the ids;
+    any other gets thread ids that carry it. Clients see their own ids.
+    """
+
+    def __init__(self, store: ConversationStore, *, scope: str) -> None:
+        if isinstance(store, type) or not hasattr(store, "accept"):
+            raise TypeError(f"store must be a conversation store, not {store!r}")
+        self.scope = _checked(scope)
+        has_scopes = hasattr(store, "scoped")
+        self._store: ConversationStore = store.scoped(scope) if has_scopes else store
+        self._prefix = "" if has_scopes else _prefix(scope)
+
+    def owner(self, request: Any) -> Owner | None:
+        return self._store.owner(request)
+
+    def view(self, *, owner: Owner, thread_id: str) -> "ThreadView | None":
+        return self._store.view(owner=owner, thread_id=self._prefix + thread_id)
+
+    def read(self, *, owner: Owner, thread_id: str, superseded: bool = False) -> StoredThread:
+        thread = self._store.read(owner=owner, thread_id=self._prefix + thread_id, superseded=superseded)
+        return replace(thread, thread_id=thread_id)
+
+    def page(self, *, owner: Owner, query: ThreadQuery) -> ThreadPage:
+        """Return a page; where ids carry the scope it may be shorter than asked for, but is empty only as the last."""
+        while True:
+            page = self._store.page(owner=owner, query=query)
+            rows = [
+                replace(row, thread_id=row.thread_id.removeprefix(self._prefix))
+                for row in page.threads
+                if row.thread_id.startswith(self._prefix)
+            ]
+            if rows or page.next is None:
+                return ThreadPage(rows, page.next)
+            query = replace(query, cursor=page.next)
+
+    def rename(self, *, owner: Owner, thread_id: str, title: str) -> None:
+        self._store.rename(owner=owner, thread_id=self._prefix + thread_id, title=title)
+
+    def entitle(self, *, owner: Owner, thread_id: str, title: str) -> None:
+        self._store.entitle(owner=owner, thread_id=self._prefix + thread_id, title=title)
+
+    def archive(self, *, owner: Owner, thread_id: str, archived: bool) -> None:
+        self._store.archive(owner=owner, thread_id=self._prefix + thread_id, archived=archived)
+
+    def delete(self, *, owner: Owner, thread_id: str) -> list[int]:
+        return self._store.delete(owner=owner, thread_id=self._prefix + thread_id)
+
+    def accept(self, start: TurnStart, *, run: int, run_id: str) -> int:
+        return self._store.accept(replace(start, thread_id=self._prefix + start.thread_id), run=run, run_id=run_id)
+
+    def ground(self, *, run: int) -> TurnGround:
+        return self._store.ground(run=run)
+
+    def transcript(self, *, run: int) -> "Sequence[JsonObject]":
+        return self._store.transcript(run=run)
+
+    def save(self, saved: TurnSave) -> None:
+        self._store.save(saved)
+
+    def end(self, saved: TurnSave, ending: "Ending") -> int:
+        return self._store.end(saved, ending)
+
+
+def _checked(scope: str) -> str:
+    if not scope or not isinstance(scope, str):
+        raise ValueError(f"scope must be a non-empty string, not {scope!r}")
+    return scope
+
+
+def _prefix(scope: str) -> str:
+    """Return what precedes the ids of a scope, so that no scope and id reach another scope."""
+    return f"{SEPARATOR}{len(scope)}:{scope}{SEPARATOR}"

@@ -8,17 +8,20 @@ from typing import Any
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai_harness.step_persistence import ContinuableSnapshot, SnapshotState, StepPersistence
 
-from django_pydantic_agent.stores.base import StoredRun
+from django_pydantic_agent.stores.base import RunHistory, StoredRun
 
 
-def persistence(store: Any, journal: Any, *, parent: StoredRun | None) -> tuple[Any, StepPersistence[Any]]:
+def persistence(
+    store: Any, journal: Any, *, history: RunHistory | None, parent: StoredRun | None
+) -> tuple[Any, StepPersistence[Any]]:
     """Return the run's handle on `store` and the capability that writes to it.
 
-    A store that can record through the engine serialises what is new before it returns, so nothing is copied for it.
+    A store that can record through the engine serialises what is new before it returns, so nothing is copied for it; it
+    shares what `history` keeps of the run.
     """
     parent_run_id = parent.run_id if parent else None
     if hasattr(store, "recording"):
-        store = store.recording(journal)
+        store = store.recording(journal, history)
         made: type[StepPersistence[Any]] = UncopiedStepPersistence
     else:
         made = StepPersistence

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.utils.text import Truncator
 
+from django_pydantic_agent.exceptions import InvalidInput
 from django_pydantic_agent.log.frames import storable
 from django_pydantic_agent.threads.posture import KnownMessage, ThreadView, Turn, TurnState, message_digest, turn_state
 
@@ -70,7 +71,9 @@ class Branch:
         for run in sorted(runs, key=lambda run: (run.turn, run.key)):
             self._runs[run.turn].append(run)
 
-    def view(self, *, revision: int, waiting: int | None, calls: Iterable[str], interrupts: Iterable[Any]) -> ThreadView:
+    def view(
+        self, *, revision: int, waiting: int | None, calls: Iterable[str], interrupts: Iterable[Any]
+    ) -> ThreadView:
         """Return the thread as `reconcile` sees it; `waiting` is the run whose `calls` and `interrupts` are open."""
         current = [message for message in self.messages if not message.is_superseded]
         former: dict[str, set[str]] = defaultdict(set)
@@ -157,10 +160,21 @@ def preview(messages: Iterable["JsonObject"]) -> str | None:
         if message["role"] == "user":
             content = message["content"]
             parts = [content] if isinstance(content, str) else [part.get("text", "") for part in content]
-            return one_line(" ".join(part[: PREVIEW_CHARACTERS * 10] for part in parts), PREVIEW_CHARACTERS)
+            return _one_line(" ".join(part[: PREVIEW_CHARACTERS * 10] for part in parts), PREVIEW_CHARACTERS)
     return None
 
 
-def one_line(text: str, characters: int) -> str:
-    """Return `text` as it goes into a list: storable, without line feeds, cut."""
+def whole_title(title: str) -> str:
+    """Return a title as it is stored. Raises `InvalidInput` where it is longer than `TITLE_CHARACTERS`."""
+    if len(title) > TITLE_CHARACTERS:
+        raise InvalidInput(f"a title has at most {TITLE_CHARACTERS} characters")
+    return _one_line(title, TITLE_CHARACTERS)
+
+
+def cut_title(title: str) -> str:
+    """Return a title as it is stored, cut where it is longer than `TITLE_CHARACTERS`."""
+    return _one_line(title, TITLE_CHARACTERS)
+
+
+def _one_line(text: str, characters: int) -> str:
     return Truncator(" ".join(storable(text[: characters * 10]).split())).chars(characters)

@@ -13,13 +13,15 @@ GATES: defaultdict[str, Gate] = defaultdict(Gate)
 
 
 def script(prompt: str) -> Sequence[Turn]:
-    """Answer "wait <name>" behind a gate, "add" with a tool call, "fail" not at all, and all else with an echo."""
+    """Answer "wait <name>" behind a gate, "add" and "ask" with a tool, "fail" not at all, all else with an echo."""
     verb, _, rest = prompt.partition(" ")
     match verb:
         case "wait":
             return [["begun ", GATES[rest], "ended"]]
         case "add":
             return [[ToolCall("add", {"a": 1, "b": 2})], ["three"]]
+        case "ask":
+            return [[ToolCall("ask", id="call-1")]]
         case "fail":
             return [[Failure(RuntimeError(SECRET))]]
         case _:

@@ -108,11 +108,24 @@ def test_scopes_part_the_runs_of_one_owner(client: Client):
     assert len(client.get("/agent/runs/").json()["runs"]) == 1
 
 
-def test_a_viewer_without_1_0_gets_no_part_that_breaks_it(client: Client):
-    pending = run_input("r1", "add") | {"protocolVersion": "1.0"}
-    modern = events(client.post("/agent/", pending, content_type="application/json"))
-    older = events(post(client, "/agent/", "r2", "add"))
-    assert [event["type"] for event in modern] == [event["type"] for event in older]
+@pytest.mark.parametrize(
+    ("query", "fields", "outcome"),
+    [
+        ("", {"protocolVersion": "1.0"}, {"type": "success", "pendingToolCallIds": ["call-1"]}),
+        ("?protocol=1.0", {}, {"type": "success", "pendingToolCallIds": ["call-1"]}),
+        ("?protocol=0.9", {}, {"type": "success"}),
+        ("", {}, {"type": "success"}),
+    ],
+)
+def test_only_a_viewer_that_declares_1_0_gets_what_breaks_older_ones(
+    client: Client, query: str, fields: dict[str, str], outcome: dict[str, object]
+):
+    tools = [{"name": "ask", "description": "Ask the user.", "parameters": {"type": "object", "properties": {}}}]
+    found = frames(post(client, f"/agent/{query}", "r1", "ask", tools=tools, **fields))
+    log = frames(post(client, "/agent/?protocol=1.0", "r1", "ask", tools=tools, **fields))
+    assert found[-1].event["outcome"] == outcome
+    assert log[-1].event["outcome"] == {"type": "success", "pendingToolCallIds": ["call-1"]}
+    assert [frame.id for frame in found] == [frame.id for frame in log]
 
 
 def test_a_post_with_answers_to_interrupts_is_refused_for_now(client: Client):

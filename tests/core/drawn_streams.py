@@ -1,7 +1,6 @@
 """Runs drawn by hypothesis: any sequence of events that AG-UI 1.0 allows."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
 
 from ag_ui.core import (
@@ -9,8 +8,10 @@ from ag_ui.core import (
     ActivitySnapshotEvent,
     BaseEvent,
     MessagesSnapshotEvent,
+    RawEvent,
     ReasoningEncryptedValueEvent,
     ReasoningEndEvent,
+    ReasoningMessageChunkEvent,
     ReasoningMessageContentEvent,
     ReasoningMessageEndEvent,
     ReasoningMessageStartEvent,
@@ -21,10 +22,12 @@ from ag_ui.core import (
     StepStartedEvent,
     SubagentFinishedEvent,
     SubagentStartedEvent,
+    TextMessageChunkEvent,
     TextMessageContentEvent,
     TextMessageEndEvent,
     TextMessageStartEvent,
     ToolCallArgsEvent,
+    ToolCallChunkEvent,
     ToolCallEndEvent,
     ToolCallResultEvent,
     ToolCallStartEvent,
@@ -51,8 +54,8 @@ metadata = st.none() | st.dictionaries(st.sampled_from("kl"), values, max_size=2
 
 
 @st.composite
-def patches(draw: st.DrawFn, value: Any) -> list[dict[str, Any]]:
-    """Draw a JSON Patch, most of whose pointers lead somewhere in `value`.
+def patches(draw: st.DrawFn, value: Any, *, root: bool = True) -> list[dict[str, Any]]:
+    """Draw a JSON Patch, most of whose pointers lead somewhere in `value`, and which changes the root only if it may.
 
     Left out is what RFC 6902 forbids and the client answers with what is no JSON: to move a value into itself, and to
     make a document of nothing.
@@ -67,9 +70,10 @@ def patches(draw: st.DrawFn, value: Any) -> list[dict[str, Any]]:
         elif operation["op"] != "remove":
             operation["value"] = draw(values)
         into_itself = operation["op"] == "move" and operation["path"].startswith(operation["from"] + "/")
-        if into_itself or not (document.patch([operation]) or operation["path"]):
+        if into_itself or not (operation["path"] or root):
             continue
-        operations.append(operation)
+        if document.patch([operation]) or operation["path"]:
+            operations.append(operation)
     return operations
 
 
@@ -91,8 +95,9 @@ def pointers(draw: st.DrawFn, document: Any) -> str:
 class Drawing:
     """A run that is being drawn, with what the protocol lets come next."""
 
-    def __init__(self, draw: st.DrawFn) -> None:
+    def __init__(self, draw: st.DrawFn, *, snapshots: bool) -> None:
         self.draw = draw
+        self.snapshots = snapshots
         self.messages = draw(st.sampled_from([[], EARLIER]))
         self.state = draw(objects)
         self.events: list[BaseEvent] = []
@@ -102,7 +107,7 @@ class Drawing:
         self.results = 0
         self.subagents = 0
         self.log(STARTED)
-        self.learn([{"id": "u1", "role": "user"}])
+        self.learn([*self.messages, {"id": "u1", "role": "user"}])
 
     def log(self, event: BaseEvent) -> None:
         self.events.append(event)
@@ -171,6 +176,7 @@ class Drawing:
             owner = self.one_of(None, self.owners["text", parent])
         else:
             owner = self.owner("call", name)
+            self.owners["text", parent or name] = owner
         self.log(
             ToolCallStartEvent(
                 tool_call_id=name,
@@ -213,11 +219,8 @@ class Drawing:
             self.log(SubagentFinishedEvent(subagent_run_id=name))
 
     def tell(self) -> None:
-        move = self.draw(
-            st.sampled_from(
-                [self.result, self.result, self.encrypted, self.activity, self.patch, self.change_state, self.snapshot]
-            )
-        )
+        moves = [self.result, self.result, self.encrypted, self.activity, self.patch, self.change_state]
+        move = self.draw(st.sampled_from([*moves, self.snapshot] if self.snapshots else moves))
         move()
 
     def result(self) -> None:
@@ -259,7 +262,7 @@ class Drawing:
         event = ActivityDeltaEvent(
             message_id=name,
             activity_type=self.one_of("plan", "chart"),
-            patch=self.draw(patches(content)),
+            patch=self.draw(patches(content, root=False)),
             metadata=self.draw(metadata),
         )
         self.log(event)
@@ -277,7 +280,6 @@ class Drawing:
             fate = self.one_of("stays", "stays", "changes", "goes")
             if fate != "goes":
                 messages.append({**message, "metadata": {"n": 1}} if fate == "changes" else message)
-        messages = [message for message in messages if message["role"] != "activity" or type(message["content"]) is dict]
         if self.draw(st.booleans()):
             fresh = {"id": f"n{len(self.events)}", "role": self.one_of("user", "assistant", "reasoning"), "content": ""}
             messages.insert(self.draw(st.integers(0, len(messages))), fresh)
@@ -287,11 +289,30 @@ class Drawing:
 
 
 @st.composite
-def streams(draw: st.DrawFn) -> Stream:
-    drawing = Drawing(draw)
+def streams(draw: st.DrawFn, *, snapshots: bool = True) -> Stream:
+    """Draw a run. A snapshot of messages may leave out one that is being written, which nobody can join then."""
+    drawing = Drawing(draw, snapshots=snapshots)
     for _ in range(draw(st.integers(1, 40))):
         drawing.step()
     for kind, name in list(drawing.open):
         drawing.close(kind, name)
     drawing.log(FINISHED)
     return Stream(drawing.events, messages=drawing.messages, state=drawing.state)
+
+
+@st.composite
+def chunk_streams(draw: st.DrawFn) -> Stream:
+    """Draw chunks of three kinds in three lanes among other events; not all that is drawn is legal."""
+    lane = st.sampled_from([None, None, "s1", "s2"])
+    item = st.sampled_from([None, None, "m1", "m2"])
+    given = {"delta": st.none() | deltas, "metadata": metadata, "subagent_run_id": lane}
+    event = st.one_of(
+        st.builds(TextMessageChunkEvent, message_id=item, role=st.sampled_from([None, "user"]), **given),
+        st.builds(ReasoningMessageChunkEvent, message_id=item, raw_event=st.sampled_from([None, 1]), **given),
+        st.builds(ToolCallChunkEvent, tool_call_id=item, tool_call_name=st.sampled_from([None, "f", "f"]), **given),
+        st.builds(ToolCallResultEvent, message_id=st.uuids().map(str), tool_call_id=item.filter(bool), content=deltas),
+        st.builds(ActivitySnapshotEvent, message_id=st.just("act"), activity_type=st.just("plan"), content=objects),
+        st.builds(StateSnapshotEvent, snapshot=objects, subagent_run_id=lane),
+        st.builds(RawEvent, event=values, subagent_run_id=lane),
+    )
+    return Stream([STARTED, *draw(st.lists(event, max_size=12))])

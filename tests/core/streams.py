@@ -57,7 +57,7 @@ EARLIER = [
     {"id": "a0", "role": "assistant", "content": "", "toolCalls": [
         {"id": "c0", "type": "function", "function": {"name": "f", "arguments": "{}"}, "metadata": {"k": 1}}
     ]},
-    {"id": "t0", "role": "tool", "toolCallId": "c0", "content": "seen", "error": "late"},
+    {"id": "t0", "role": "tool", "content": "seen", "toolCallId": "c0", "error": "late"},
     {"id": "think0", "role": "reasoning", "content": "hm", "encryptedValue": "x"},
     {"id": "act0", "role": "activity", "activityType": "plan", "content": {"steps": []}},
 ]  # fmt: skip
@@ -305,6 +305,8 @@ STREAMS = {
             ReasoningMessageChunkEvent(message_id="m2", delta="hm"),
             ReasoningMessageChunkEvent(raw_event={"n": 1}),
             CustomEvent(name="a pause", value=None),
+            result("c1"),
+            result("c2"),
             TextMessageChunkEvent(message_id="m3", role="system", name="Ada"),
         )
     ),

@@ -94,13 +94,14 @@ def test_what_is_open_is_started_again_in_order_without_what_belonged_to_the_eve
     ]
 
 
-def test_a_subagent_whose_parent_has_ended_is_started_again_without_it():
-    opened = [
+def test_subagents_that_have_ended_are_told_of_because_they_may_get_children():
+    events = [
         SubagentStartedEvent(subagent_run_id="parent", name="p"),
         SubagentStartedEvent(subagent_run_id="s", name="helper", parent_subagent_run_id="parent"),
         SubagentFinishedEvent(subagent_run_id="parent"),
     ]
-    assert list(observed(opened).reopening()) == [SubagentStartedEvent(subagent_run_id="s", name="helper")]
+    assert list(observed(events).reopening()) == events
+    assert [event.subagent_run_id for event in closed(events)] == ["s"]
 
 
 def test_nothing_is_open_after_the_end_of_a_run():

@@ -14,7 +14,7 @@ def messages(check, value):
 def test_a_setting_wins_over_its_default_until_it_is_taken_back():
     with override_settings(DJANGO_PYDANTIC_AGENT={"POLL_SECONDS": 9}):
         assert agent_settings.POLL_SECONDS == 9
-    assert agent_settings.POLL_SECONDS == DEFAULTS["POLL_SECONDS"]
+    assert DEFAULTS["POLL_SECONDS"] == agent_settings.POLL_SECONDS
     with pytest.raises(AttributeError, match="POLL_SECOND"):
         agent_settings.POLL_SECOND  # noqa: B018
 

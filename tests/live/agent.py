@@ -1,7 +1,6 @@
 """The agent behind the mounts of these tests: it plays the script in the user's message, and its tools leave traces."""
 
 import json
-import os
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -140,14 +139,15 @@ def boom(text: str) -> str:
 class Unprintable:
     """An object that has neither a JSON form nor a text."""
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         raise TypeError("no text")
 
 
 ODD: dict[str, Callable[[], Any]] = {
     "nul": lambda: "before\0after",
     "lone surrogate": lambda: "before\ud800after",
-    "object": Unprintable,
+    "object": object,
+    "object without a text": Unprintable,
     "30 MB": lambda: random.Random(1).randbytes(HUGE_BYTES // 2).hex(),
 }
 
@@ -159,6 +159,6 @@ def odd(kind: str) -> Any:
 
 
 @registry.tool
-def process(text: str) -> str:
-    """Tell which process this is."""
-    return f"{text} {os.getpid()}"
+def odd_boom(kind: str) -> Any:
+    """Raise an exception whose text not every store takes."""
+    raise RuntimeError(ODD[kind]())

@@ -40,11 +40,6 @@ def rows_of(visitor: Visitor, run_id: str) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def said_by(visitor: Visitor, server: Server, run_id: str) -> Any:
-    with visitor.send(server, {}) as response:
-        return response.status
-
-
 @pytest.mark.parametrize("route", ROUTES)
 def test_the_new_run_has_the_whole_history_though_only_the_new_turn_is_posted(
     uvicorn: Server, visitor: Visitor, route: str
@@ -182,8 +177,8 @@ def test_C15_resume_after_a_process_was_killed_behind_a_finished_tool(
             response.until("TOOL_CALL_RESULT")
             gates.wait_reached(held)
             # The model has been asked, so the boundary is on its way to the database.
-            eventually(lambda: "completed" in models.ToolEffect.objects.values_list("status", flat=True).filter(run=visitor.row(source)))
-            eventually(lambda: visitor.row(source).is_continuable)
+            effects = models.ToolEffect.objects.filter(run=visitor.row(source), status="completed")
+            eventually(lambda: effects.exists() and visitor.row(source).is_continuable)
             server.kill()
         with start(kind, port=server.port) as restarted:
             check_resumed_after_the_tool(restarted, visitor, gates, source, note, asked)

@@ -62,7 +62,7 @@ def test_no_model_refers_to_the_user():
     targets = {
         field.related_model for model in MODELS for field in model._meta.local_fields if field.related_model is not None
     }
-    assert targets == {Run}
+    assert targets <= set(MODELS)
 
 
 @pytest.mark.django_db

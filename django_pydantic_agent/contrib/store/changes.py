@@ -102,11 +102,33 @@ class EffectRecorded(Change):
     row: Row
 
 
-def snapshot_columns(changes: Iterable[Change]) -> dict[int, dict[str, Any]]:
-    """Return what the snapshots among the changes say about their runs: preview and whether one can be continued."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundaryReached(Change):
+    """The model's history as of seq `seq`, the rows it is the first to need, and what the run began with."""
+
+    history: Sequence[Row]
+    seed: tuple[int, int, int]
+    reference: tuple[int, int, int]
+    seq: int
+
+    @property
+    def columns(self) -> dict[str, int]:
+        """What the boundary says about the row of its run."""
+        names = ("writer", "number", "size")
+        return {
+            **{f"seed_{name}": value for name, value in zip(names, self.seed, strict=True)},
+            **{f"history_{name}": value for name, value in zip(names, self.reference, strict=True)},
+            "boundary_seq": self.seq,
+        }
+
+
+def run_columns(changes: Iterable[Change]) -> dict[int, dict[str, Any]]:
+    """Return what the changes say about the rows of runs: preview, whether one can be continued, newest boundary."""
     columns: dict[int, dict[str, Any]] = defaultdict(dict)
     for change in changes:
-        if isinstance(change, SnapshotSaved):
+        if isinstance(change, BoundaryReached):
+            columns[change.run] |= change.columns
+        elif isinstance(change, SnapshotSaved):
             columns[change.run].setdefault("preview", change.preview)
             if change.is_complete:
                 columns[change.run]["is_continuable"] = True
@@ -133,7 +155,8 @@ def apply(connection: BaseDatabaseWrapper, changes: Sequence[Change]) -> None:
     events = [change.row for change in changes if isinstance(change, EventAppended)]
     insert(connection, StepEvent, EVENT_COLUMNS, events)
     insert(connection, ToolEffect, EFFECT_COLUMNS, list(effects.values()), update=EFFECT_RECORD, unique=EFFECT_KEY)
-    insert(connection, HistoryMessage, history.COLUMNS, [row for change in snapshots for row in change.history])
+    for_history = (change for change in changes if isinstance(change, SnapshotSaved | BoundaryReached))
+    insert(connection, HistoryMessage, history.COLUMNS, [row for change in for_history for row in change.history])
     insert(connection, Snapshot, SNAPSHOT_COLUMNS, [change.row for change in snapshots])
     keep = agent_settings.MAX_SNAPSHOTS_PER_RUN
     if keep is not None:

@@ -23,7 +23,7 @@ def claim_at_login(sender: Any, request: Any, user: Any, **_: Any) -> None:
 
     Where the database fails, the login goes on and the bucket stays in the session, which no other user ever gets.
     """
-    session = getattr(request, "session", None)
+    session: Any = getattr(request, "session", None)
     bucket = None if session is None else session.get(BUCKET_SESSION_KEY)
     if bucket is None or user.pk is None:
         return

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from django_pydantic_agent.contrib.store.ledger import Ledger
     from django_pydantic_agent.contrib.store.messages import Recording
     from django_pydantic_agent.contrib.store.recording import Journal
+    from django_pydantic_agent.contrib.store.run_history import DatabaseRunHistory
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,16 +42,21 @@ class DefaultStepStore:
         store.scope = scope
         return store
 
-    def recording(self, journal: "Journal") -> "DefaultStepStore":
+    def recording(self, journal: "Journal", history: "DatabaseRunHistory | None" = None) -> "DefaultStepStore":
         """Return this store for one live run, whose changes are committed together with its events.
 
-        The run goes on from the snapshot that was read last through this store, without storing its messages again.
+        Its snapshots share the messages that `history` has kept of the run. The run goes on from the snapshot that was
+        read last through this store, without storing its messages again.
         """
         if self.owner is None:
             return self
         from django_pydantic_agent.contrib.store.recording import RecordingStepStore
+        from django_pydantic_agent.contrib.store.run_history import DatabaseRunHistory
 
-        return RecordingStepStore(self._ledger, journal, source=self._read)
+        history = history or DatabaseRunHistory(journal.key)
+        if self._read is not None:
+            history.go_on(self._read)
+        return RecordingStepStore(self._ledger, journal, history)
 
     async def register_run(self, record: "RunRecord") -> None:
         """Claim a run id. Raises `ValueError` where it is registered already, unless by the same registration."""

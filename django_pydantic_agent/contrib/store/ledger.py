@@ -17,7 +17,7 @@ from django_pydantic_agent.contrib.store.changes import (
     RunRegistered,
     SnapshotSaved,
     apply,
-    snapshot_columns,
+    run_columns,
     update_runs,
 )
 from django_pydantic_agent.contrib.store.history import Chain, HistoryReader
@@ -107,7 +107,7 @@ class Ledger:
                 preview=preview(snapshot.messages),
             )
             apply(connection, [change])
-            update_runs(connection, snapshot_columns([change]))
+            update_runs(connection, run_columns([change]))
 
         self._write(snapshot.run_id, save)
 

@@ -1,7 +1,6 @@
 """The step store of a live run: it writes through the run's journal and reads what it wrote from memory."""
 
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import Protocol
 
 from pydantic_ai_harness.step_persistence import ContinuableSnapshot, RunRecord, StepEvent, ToolEffectRecord
@@ -17,12 +16,9 @@ from django_pydantic_agent.contrib.store.changes import (
 from django_pydantic_agent.contrib.store.default_step_store import DefaultStepStore
 from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.contrib.store.ledger import Ledger, log_skipped
-from django_pydantic_agent.contrib.store.messages import Recording
-from django_pydantic_agent.contrib.store.rows import Row
+from django_pydantic_agent.contrib.store.rows import ROW_BYTES, row_size
+from django_pydantic_agent.contrib.store.run_history import DatabaseRunHistory
 from django_pydantic_agent.log.preview import preview
-
-ROW_BYTES = 256
-"""About what a row takes beside its texts of any length."""
 
 
 class Journal(Protocol):
@@ -42,14 +38,16 @@ class Journal(Protocol):
 class _LiveRun:
     """What was recorded of a run, which nobody else writes meanwhile."""
 
-    key: int
-    history: Recording
+    history: DatabaseRunHistory
     record: RunRecord | None = None
     event_keys: set[str] = field(default_factory=set)
     snapshot_keys: set[str] = field(default_factory=set)
     effects: dict[str, ToolEffectRecord] = field(default_factory=dict)
-    numbers: "count[int]" = field(default_factory=lambda: count(1))
     preview: str | None = None
+
+    @property
+    def key(self) -> int:
+        return self.history.key
 
 
 class RecordingStepStore(DefaultStepStore):
@@ -59,25 +57,29 @@ class RecordingStepStore(DefaultStepStore):
     the registration of a delegate.
     """
 
-    def __init__(self, ledger: Ledger, journal: Journal, *, source: Recording | None) -> None:
+    def __init__(self, ledger: Ledger, journal: Journal, history: DatabaseRunHistory) -> None:
         self.owner = ledger.owner
         self.scope = ledger.scope
         self._read = None
         self._journal = journal
-        self._numbers = count(1)
-        self._live = {journal.run_id: _LiveRun(journal.key, source or Recording.empty())}
+        self._numbers = history.changes
+        self._live = {journal.run_id: _LiveRun(history)}
 
     async def register_run(self, record: RunRecord) -> None:
         live = self._live.get(record.run_id)
         if live is None:
             key = await self._in_thread(self._ledger.register_run, record)
-            self._live[record.run_id] = _LiveRun(key, Recording.empty(), record=replace(record))
+            self._live[record.run_id] = _LiveRun(DatabaseRunHistory(key), record=replace(record))
         elif live.record is None:
             live.record = replace(record)
             columns = records.run_columns(record, self._ledger.owner, self.scope)
             self._journal.write(
                 RunRegistered(
-                    number=next(self._numbers), size=ROW_BYTES, run=live.key, run_id=record.run_id, columns=columns
+                    number=next(self._numbers),
+                    size=ROW_BYTES,
+                    run=live.key,
+                    run_id=record.run_id,
+                    columns=columns,
                 )
             )
         elif record.registration_id is None or record.registration_id != live.record.registration_id:
@@ -99,7 +101,7 @@ class RecordingStepStore(DefaultStepStore):
             await super().append_event(event)
         elif _is_new(event.idempotency_key, live.event_keys):
             row = records.event_row(live.key, event)
-            self._journal.write(EventAppended(number=next(self._numbers), size=_size(row), run=live.key, row=row))
+            self._journal.write(EventAppended(number=next(self._numbers), size=row_size(row), run=live.key, row=row))
 
     async def list_events(self, *, run_id: str) -> list[StepEvent]:
         await self._journal.settled()
@@ -135,7 +137,7 @@ class RecordingStepStore(DefaultStepStore):
         row = records.effect_row(live.key, record)
         call = digest(record.tool_call_id)
         self._journal.write(
-            EffectRecorded(number=next(self._numbers), size=_size(row), run=live.key, call=call, row=row)
+            EffectRecorded(number=next(self._numbers), size=row_size(row), run=live.key, call=call, row=row)
         )
         if record.status == "started":
             await self._journal.settled()
@@ -154,13 +156,13 @@ class RecordingStepStore(DefaultStepStore):
 
     def _snapshot_saved(self, live: _LiveRun, snapshot: ContinuableSnapshot) -> SnapshotSaved:
         """Return the change that saves a snapshot; the history moves on only if there is one."""
-        rows = live.history.save(snapshot.messages, writer=live.key, number=next(live.numbers))
+        rows = live.history.write(snapshot.messages)
         if live.preview is None:
             live.preview = preview(snapshot.messages)
-        row = records.snapshot_row(live.key, snapshot, live.history.chain.reference)
+        row = records.snapshot_row(live.key, snapshot, live.history.reference)
         return SnapshotSaved(
             number=next(self._numbers),
-            size=_size(row) + sum(map(_size, rows)),
+            size=row_size(row) + sum(map(row_size, rows)),
             run=live.key,
             row=row,
             history=rows,
@@ -177,7 +179,3 @@ def _is_new(key: str | None, known: set[str]) -> bool:
         return False
     known.add(key)
     return True
-
-
-def _size(row: Row) -> int:
-    return ROW_BYTES + sum(len(value) for value in row if isinstance(value, bytes | str))

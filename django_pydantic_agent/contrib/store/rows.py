@@ -17,6 +17,9 @@ from django_pydantic_agent.log.frames import safe_text, storable_value
 MAX_BYTES = 4 * 1024 * 1024
 MAX_PARAMETERS = 30_000
 
+ROW_BYTES = 256
+"""About what a row takes beside its texts of any length."""
+
 Row = tuple[Any, ...]
 
 
@@ -53,6 +56,11 @@ def as_json(value: Any) -> str:
     return to_json(storable_value(value), inf_nan_mode="null", fallback=safe_text).decode()
 
 
+def row_size(row: Row) -> int:
+    """Return about how many bytes a row takes."""
+    return ROW_BYTES + sum(len(value) for value in row if isinstance(value, bytes | str))
+
+
 def pieces(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield `data` in numbered pieces that fit into one row; empty data is one piece."""
     for number, start in enumerate(range(0, len(data) or 1, MAX_BYTES)):
@@ -84,10 +92,10 @@ def _batches(rows: Iterable[Row], limit: int) -> Iterator[list[Row]]:
     batch: list[Row] = []
     size = 0
     for row in rows:
-        row_size = sum(len(value) for value in row if isinstance(value, bytes | str))
-        if batch and (len(batch) == limit or size + row_size > MAX_BYTES):
+        taken = row_size(row)
+        if batch and (len(batch) == limit or size + taken > MAX_BYTES):
             yield batch
             batch, size = [], 0
         batch.append(row)
-        size += row_size
+        size += taken
     yield batch

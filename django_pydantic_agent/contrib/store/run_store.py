@@ -6,14 +6,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import accumulate, groupby
 from operator import itemgetter
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from django.db import DatabaseError, IntegrityError, InterfaceError, connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import QuerySet
 from django.utils.crypto import constant_time_compare, salted_hmac
 
-from django_pydantic_agent.contrib.store.changes import Change, apply, snapshot_columns, update_runs
+from django_pydantic_agent.contrib.store.changes import Change, apply, run_columns, update_runs
 from django_pydantic_agent.contrib.store.fields import to_microseconds
 from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.contrib.store.models import Run, RunFrames
@@ -26,6 +26,9 @@ from django_pydantic_agent.log.frames import storable, storable_value
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import LIVE, RunStatus, sources_of
 from django_pydantic_agent.stores.base import Ending, NewRun, RunPage, RunQuery, RunWrite, StoredRun
+
+if TYPE_CHECKING:
+    from django_pydantic_agent.contrib.store.run_history import DatabaseRunHistory
 
 FRAME_COLUMNS = ("run_id", "first_seq", "last_seq", "piece", "is_compressed", "size", "data")
 
@@ -139,6 +142,21 @@ class DatabaseRunStore:
 
     def input(self, key: int) -> bytes:
         return bytes(self._runs.values_list("input", flat=True).get(pk=key))
+
+    def history(self, key: int) -> "DatabaseRunHistory":
+        # Not imported above: the checks of a project load no pydantic-ai.
+        from django_pydantic_agent.contrib.store.run_history import DatabaseRunHistory
+
+        return DatabaseRunHistory(key)
+
+    def boundary_seq(self, key: int) -> int:
+        return self._runs.filter(pk=key).values_list("boundary_seq", flat=True).first() or 0
+
+    def ahead(self, key: int) -> StoredRun | None:
+        own = self._runs.filter(pk=key).values("in_thread")
+        ahead = self._runs.filter(in_thread__in=own, pk__lt=key, status__in=LIVE).order_by("-pk")
+        owner = ahead.values_list("owner", flat=True).first()
+        return None if owner is None else next(self._stored(ahead[:1], Owner(owner)), None)
 
     def lineage_message_ids(self, key: int) -> set[str]:
         table = self._connection.ops.quote_name(Run._meta.db_table)
@@ -312,7 +330,7 @@ class _Cursor:
 def _advance(connection: BaseDatabaseWrapper, write: RunWrite) -> bool:
     """Append to the run in one conditional statement; False where the run is not at the seq before the write."""
     changes = [cast("Change", change) for change in write.ledger]
-    about = snapshot_columns(changes)
+    about = run_columns(changes)
     columns: dict[str, Any] = {"last_seq": write.last_seq, **about.pop(write.key, {})}
     where = ["id = %s", "epoch = %s", "last_seq = %s"]
     state: list[Any] = [write.key, write.epoch, write.first_seq - 1]

@@ -1,6 +1,10 @@
-"""What runs write into their threads, each time inside the transaction that also writes the run."""
+"""What runs write into their threads, each time inside the transaction that also writes the run.
 
-from collections.abc import Iterable, Iterator, Sequence
+Locks are taken in the order in which every transaction takes them: runs by key, then the thread.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,16 +14,18 @@ from django.db.models import F, Q, QuerySet
 
 from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.contrib.store.models import Run, Thread, ThreadMessage
+from django_pydantic_agent.contrib.store.querysets import digests
 from django_pydantic_agent.contrib.store.rows import Row, as_json, insert, pieces
 from django_pydantic_agent.exceptions import ThreadChanged, ThreadNotFound
 from django_pydantic_agent.log.frames import JsonObject, storable, storable_value
+from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.stores.base import Ending
 from django_pydantic_agent.stores.conversations import TurnSave, TurnStart
 from django_pydantic_agent.threads.branch import IMPORTED, content_digest, preview
 
 MESSAGE_KEY = ("thread_id", "turn", "run", "place", "piece")
 MESSAGE_CONTENT = ("pieces", "message_id", "role", "content_digest", "through_seq", "body")
-MESSAGE_COLUMNS = (*MESSAGE_KEY, *MESSAGE_CONTENT, "superseded_by")
+MESSAGE_COLUMNS = (*MESSAGE_KEY, "superseded_by", *MESSAGE_CONTENT)
 
 
 def accept(start: TurnStart, *, scope: str, run: int, using: str) -> int:
@@ -27,26 +33,21 @@ def accept(start: TurnStart, *, scope: str, run: int, using: str) -> int:
 
     Raises `ThreadChanged` where the thread is not at `start.revision` any more.
     """
-    thread = _open(start, scope, using)
-    turn, is_new = thread.next_turn, True
-    if start.continues is not None:
-        turn = Run.objects.using(using).values_list("turn", flat=True).get(pk=start.continues, in_thread=thread)
-        is_new = False
+    thread = _opened(start, scope, using)
+    begins = start.continues is None
+    turn = thread.next_turn if start.continues is None else _turn_of(thread, start.continues, using)
     replaced = _find_replaced(start, thread, using)
     if replaced is not None:
-        _mark_runs(replaced, run)
+        replaced.mark_runs(run)
     changes: dict[str, Any] = {
         "revision": thread.revision + 1,
         "updated_at": datetime.now(UTC),
+        "next_turn": thread.next_turn + begins,
+        "turns": thread.turns + begins if replaced is None else replaced.turns_besides(turn) + 1,
         "waiting_run": None,
-        "turns": thread.turns + is_new,
-        "next_turn": thread.next_turn + is_new,
     }
-    if replaced is not None:
-        changes["turns"] = 1 + replaced.turns_left(turn)
     if thread.preview is None:
         changes["preview"] = preview([*start.imported, *start.messages])
-    # From here on the thread is locked, as it was when it was decided on.
     if not Thread.objects.using(using).filter(pk=thread.pk, revision=thread.revision).update(**changes):
         raise ThreadChanged
     if replaced is not None:
@@ -56,18 +57,22 @@ def accept(start: TurnStart, *, scope: str, run: int, using: str) -> int:
         row
         for number, messages in ((IMPORTED, start.imported), (turn, start.messages))
         for place, message in enumerate(messages)
-        for row in _message_rows((thread.pk, number, run, place), message, through_seq=1, superseded_by=None)
+        for row in _message_rows((thread.pk, number, run, place), message, through_seq=1)
     ]
     insert(connections[using], ThreadMessage, MESSAGE_COLUMNS, rows)
     return thread.revision + 1
 
 
 def save(saved: TurnSave, *, using: str) -> None:
-    """Write the new and changed messages of a run, and the state: one statement for each of the two."""
+    """Write the new and changed messages of a run in one statement, and the state in another where it was written.
+
+    What a run writes after it was replaced is replaced too, and changes no state.
+    """
+    key = saved.run
     rows = [
         row
         for place, message in saved.messages
-        for row in _message_rows((saved.run, saved.run, saved.run, place), message, saved.through_seq, saved.run)
+        for row in _message_rows((key, key, key, place), message, through_seq=saved.through_seq, superseded_by=key)
     ]
     connection = connections[using]
     insert(
@@ -77,58 +82,144 @@ def save(saved: TurnSave, *, using: str) -> None:
         rows,
         update=MESSAGE_CONTENT,
         unique=MESSAGE_KEY,
-        computed=_of_run(connection, thread_id="in_thread_id", turn="turn", superseded_by="superseded_by"),
+        computed=_columns_of_run(connection, thread_id="in_thread_id", turn="turn", superseded_by="superseded_by"),
     )
     if saved.has_state:
-        threads = Thread.objects.using(using).filter(runs=saved.run)
-        threads.update(**_state_columns(saved))
+        written = Run.objects.using(using).filter(pk=key, superseded_by=None).values("in_thread")
+        Thread.objects.using(using).filter(pk=written).update(
+            state=as_json(saved.state).encode(), state_run=key, state_seq=saved.through_seq
+        )
 
 
 def end(saved: TurnSave, ending: Ending, *, using: str) -> int:
-    """Write the last of a run and what it waits for, and return the thread's new revision."""
+    """Write the last of a run and what it waits for; return the thread's new revision."""
     save(saved, using=using)
-    threads = Thread.objects.using(using)
     part = Run.objects.using(using).filter(pk=saved.run).values_list("in_thread", "superseded_by").first()
     if part is None or part[0] is None:
         raise ThreadNotFound
-    thread, superseded_by = part
     changes: dict[str, Any] = {"revision": F("revision") + 1, "updated_at": datetime.now(UTC)}
-    if superseded_by is None and (ending.interrupts or ending.pending_calls):
+    if part[1] is None and (ending.interrupts or ending.pending_calls):
         changes |= {
             "waiting_run": saved.run,
             "open_calls": storable_value(list(ending.pending_calls)),
             "open_interrupts": storable_value(list(ending.interrupts)),
         }
-    threads.filter(pk=thread).update(**changes)
-    revision: int = threads.values_list("revision", flat=True).get(pk=thread)
-    return revision
+    threads = Thread.objects.using(using).filter(pk=part[0])
+    threads.update(**changes)
+    return int(threads.values_list("revision", flat=True).get())
 
 
-class Replaced:
-    """What an accepted run replaces: what `is_behind` of the current branch; what `is_restored` becomes current."""
+def owner_columns(owner: Owner, scope: str, thread_id: str) -> dict[str, Any]:
+    """Return the columns that say whose a thread is."""
+    return {
+        "owner": storable(owner.key),
+        "scope": storable(scope),
+        "thread_id": storable(thread_id),
+        "owner_digest": digest(owner.key),
+        "partition_digest": digest(owner.key, scope),
+        **digests(owner, scope, thread=thread_id),
+    }
 
-    def __init__(self, thread: Thread, using: str, *, behind: Q, runs_behind: Q, restored: Q | None = None) -> None:
-        self._messages = ThreadMessage.objects.using(using).filter(thread=thread)
-        self._runs = Run.objects.using(using).filter(in_thread=thread)
-        self._behind = behind
-        self._runs_behind = runs_behind
-        self._restored = restored
 
-    def turns_left(self, turn: int) -> int:
-        """Return how many turns stay current besides `turn`."""
-        stays = Q(superseded_by=None) & ~self._behind
-        if self._restored is not None:
-            stays |= self._restored
+@dataclass(frozen=True, slots=True)
+class _Replaced:
+    """What an accepted run replaces: the rows of the current branch behind a place.
+
+    `restored` are rows that an earlier replacement took away and that are current again.
+    """
+
+    thread: Thread
+    using: str
+    behind: Q
+    runs_behind: Q
+    restored: Q | None = None
+    runs_restored: Q | None = None
+
+    @property
+    def _messages(self) -> "QuerySet[ThreadMessage]":
+        return ThreadMessage.objects.using(self.using).filter(thread=self.thread)
+
+    def mark_runs(self, run: int) -> None:
+        runs = Run.objects.using(self.using).filter(in_thread=self.thread)
+        touched = self.runs_behind if self.runs_restored is None else self.runs_behind | self.runs_restored
+        keys = list(runs.filter(touched).select_for_update().order_by("pk").values_list("pk", flat=True))
+        if keys:
+            _mark(runs, run, self.runs_behind, self.runs_restored)
+
+    def mark_messages(self, run: int) -> None:
+        _mark(self._messages, run, self.behind, self.restored)
+
+    def turns_besides(self, turn: int) -> int:
+        """Return how many turns are in the branch that is left, `turn` not counted."""
+        stays = Q(superseded_by=None) & ~self.behind
+        if self.restored is not None:
+            stays |= self.restored
         left = self._messages.filter(stays, piece=0).exclude(turn__in=(IMPORTED, turn))
         return left.order_by().values("turn").distinct().count()
 
-    def mark_runs(self, run: int) -> None:
-        self._mark(self._runs, self._runs_behind, run)
 
-    def mark_messages(self, run: int) -> None:
-        self._mark(self._messages, self._behind, run)
+def _mark(rows: "QuerySet[Any]", run: int, behind: Q, restored: Q | None) -> None:
+    rows.filter(behind, superseded_by=None).update(superseded_by=run)
+    if restored is not None:
+        rows.filter(restored).update(superseded_by=None)
 
-    def _mark(self, rows: "QuerySet[Any]", behind: Q, run: int) -> None:
-        rows.filter(behind, superseded_by=None).update(superseded_by=run)
-        if self._restored is not None:
-            rows.filter(self._restored).update(superseded_by=None)
+
+def _find_replaced(start: TurnStart, thread: Thread, using: str) -> _Replaced | None:
+    if start.follows is not None:
+        turn, run = _turn_of(thread, start.follows, using), start.follows
+        until, runs_until = Q(turn__lte=turn, run__lte=run), Q(turn__lte=turn, pk__lte=run)
+        since = Q(superseded_by__gt=run)
+        return _Replaced(thread, using, ~until, ~runs_until, until & since, runs_until & since)
+    if start.supersede_from is None:
+        return None
+    current = ThreadMessage.objects.using(using).filter(thread=thread, superseded_by=None, piece=0)
+    places = current.order_by("turn", "run", "place").values_list("turn", "run", "place")
+    for turn, run, place in places[start.supersede_from : start.supersede_from + 1]:
+        return _Replaced(
+            thread,
+            using,
+            Q(turn__gt=turn) | Q(turn=turn, run__gt=run) | Q(turn=turn, run=run, place__gte=place),
+            Q(turn__gt=turn) | Q(turn=turn, pk__gte=run),
+        )
+    return None
+
+
+def _opened(start: TurnStart, scope: str, using: str) -> Thread:
+    """Return the thread at the revision that was decided on, 0 where this transaction makes it."""
+    threads = Thread.objects.using(using).for_owner(start.owner, scope, thread=start.thread_id)
+    if start.revision is None:
+        now = datetime.now(UTC)
+        row = Thread(**owner_columns(start.owner, scope, start.thread_id), created_at=now, updated_at=now)
+        # No error where another transaction makes it first: that would undo the whole of this one.
+        Thread.objects.using(using).bulk_create([row], ignore_conflicts=True)
+    thread = threads.only("revision", "next_turn", "turns", "preview").first()
+    if thread is None or thread.revision != (start.revision or 0):
+        raise ThreadChanged
+    return thread
+
+
+def _turn_of(thread: Thread, run: int, using: str) -> int:
+    turn = Run.objects.using(using).filter(pk=run, in_thread=thread).values_list("turn", flat=True).first()
+    if turn is None:
+        raise ThreadChanged
+    return turn
+
+
+def _columns_of_run(connection: BaseDatabaseWrapper, **columns: str) -> dict[str, str]:
+    """Return an expression for each column, the parameter of which is the key of the run that has it."""
+    quote = connection.ops.quote_name
+    table = quote(Run._meta.db_table)
+    return {
+        name: f"(SELECT {quote(column)} FROM {table} WHERE id = %s)"  # noqa: S608
+        for name, column in columns.items()
+    }
+
+
+def _message_rows(
+    key: tuple[int, int, int, int], message: JsonObject, *, through_seq: int, superseded_by: int | None = None
+) -> Iterator[Row]:
+    body = as_json(message).encode()
+    parts = list(pieces(body))
+    about = (len(parts), storable(message["id"]), message["role"], content_digest(message), through_seq)
+    for piece, part in parts:
+        yield (*key, piece, superseded_by, *about, part)

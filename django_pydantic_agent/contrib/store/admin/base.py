@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
 from django.db import models
 from django.http import HttpRequest
@@ -25,6 +26,15 @@ class BoundedPaginator(Paginator):  # type: ignore[type-arg]
         return int(rows.order_by()[:COUNTED_ROWS].count())
 
 
+class NarrowChangeList(ChangeList):
+    """Loads the columns that the list shows."""
+
+    def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> "models.QuerySet[models.Model]":
+        queryset = super().get_queryset(request, exclude_parameters)
+        columns: tuple[str, ...] = self.model_admin.columns  # type: ignore[attr-defined]
+        return queryset.only(*(name for name in columns if name in self.list_display or "__" in name))
+
+
 class ReadOnlyAdmin(_ModelAdmin):
     """Shows the columns in `columns`, and loads no others."""
 
@@ -39,6 +49,9 @@ class ReadOnlyAdmin(_ModelAdmin):
         related = sorted({name.split("__")[0] for name in self.columns if "__" in name})
         queryset = super().get_queryset(request).only(*self.columns)
         return queryset.select_related(*related) if related else queryset
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return NarrowChangeList
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

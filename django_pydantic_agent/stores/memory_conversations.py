@@ -1,0 +1,449 @@
+"""Conversations in the memory of one process, and a place that keeps none."""
+
+import itertools
+import threading
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import from_json, to_json
+
+from django_pydantic_agent.exceptions import InvalidInput, ThreadChanged, ThreadNotFound
+from django_pydantic_agent.log.frames import wire_form
+from django_pydantic_agent.ownership import Owner, resolve_owner
+from django_pydantic_agent.runs.states import RunStatus
+from django_pydantic_agent.stores.conversations import (
+    ActiveRun,
+    ConversationStore,
+    ReplacedMessages,
+    StoredThread,
+    ThreadPage,
+    ThreadQuery,
+    ThreadRow,
+    TurnGround,
+    TurnSave,
+    TurnStart,
+)
+from django_pydantic_agent.threads.branch import (
+    IMPORTED,
+    Branch,
+    BranchMessage,
+    BranchRun,
+    content_digest,
+    cut_title,
+    preview,
+    whole_title,
+)
+
+if TYPE_CHECKING:
+    from django_pydantic_agent.log.frames import JsonObject
+    from django_pydantic_agent.stores.base import Ending
+    from django_pydantic_agent.threads.posture import ThreadView
+
+IDLE_THREADS = 1_000
+"""How many threads without a live run are remembered."""
+
+ThreadName = tuple[Owner, str, str]
+Key = tuple[int, int, int]
+Order = tuple[datetime, int]
+
+
+@dataclass(slots=True)
+class _Message:
+    """A message as JSON, so that nobody who has written or read it changes it."""
+
+    id: str
+    role: str
+    digest: str
+    body: bytes
+    through_seq: int
+    superseded_by: int | None = None
+
+
+@dataclass(slots=True)
+class _Run:
+    key: int
+    run_id: str
+    turn: int
+    status: RunStatus = RunStatus.QUEUED
+    superseded_by: int | None = None
+
+
+@dataclass(slots=True)
+class _Thread:
+    name: ThreadName
+    number: int
+    updated_at: datetime
+    revision: int = 0
+    title: str = ""
+    is_titled_by_person: bool = False
+    preview: str | None = None
+    is_archived: bool = False
+    next_turn: int = 1
+    state: bytes = b"null"
+    state_of: tuple[int, int] = (0, 0)
+    waiting: int | None = None
+    calls: Sequence[str] = ()
+    interrupts: bytes = b"[]"
+    messages: dict[Key, _Message] = field(default_factory=dict)
+    runs: dict[int, _Run] = field(default_factory=dict)
+
+    @property
+    def order(self) -> Order:
+        return self.updated_at, self.number
+
+    @property
+    def keys(self) -> list[Key]:
+        return sorted(self.messages)
+
+    @property
+    def active(self) -> _Run | None:
+        live = [run for run in self.runs.values() if run.status.is_live]
+        return min(live, key=lambda run: (run.turn, run.key), default=None)
+
+    def current(self) -> Iterator[tuple[Key, _Message]]:
+        return ((key, self.messages[key]) for key in self.keys if self.messages[key].superseded_by is None)
+
+    def branch(self) -> Branch:
+        return Branch(
+            [
+                BranchMessage(
+                    id=message.id,
+                    role=message.role,
+                    turn=key[0],
+                    run=key[1],
+                    digest=message.digest,
+                    is_superseded=message.superseded_by is not None,
+                )
+                for key, message in ((key, self.messages[key]) for key in self.keys)
+            ],
+            [
+                BranchRun(key=run.key, turn=run.turn, status=run.status, is_superseded=run.superseded_by is not None)
+                for run in self.runs.values()
+            ],
+        )
+
+    def put(self, key: Key, message: "JsonObject", *, through_seq: int, superseded_by: int | None = None) -> None:
+        form = wire_form(message)
+        there = self.messages.get(key)
+        self.messages[key] = _Message(
+            id=form["id"],
+            role=form["role"],
+            digest=content_digest(form),
+            body=to_json(form),
+            through_seq=through_seq,
+            superseded_by=superseded_by if there is None else there.superseded_by,
+        )
+
+    def replace_behind(self, place: int, run: int) -> None:
+        """Mark what stands at `place` of the current branch, and behind it, as replaced by `run`."""
+        keys = [key for key, _ in self.current()][place:]
+        if not keys:
+            return
+        for key in keys:
+            self.messages[key].superseded_by = run
+        for other in self.runs.values():
+            if other.superseded_by is None and (other.turn, other.key) >= keys[0][:2]:
+                other.superseded_by = run
+
+    def go_back_to(self, earlier: int, run: int) -> None:
+        """Make the branch of an earlier run the current one, and mark the rest as replaced by `run`."""
+        end = (self.runs[earlier].turn, earlier)
+        rows: list[tuple[tuple[int, int], _Message | _Run]] = [(key[:2], row) for key, row in self.messages.items()]
+        rows += [((row.turn, row.key), row) for row in self.runs.values()]
+        for (turn, writer), row in rows:
+            if turn <= end[0] and writer <= end[1]:
+                if row.superseded_by is not None and row.superseded_by > earlier:
+                    row.superseded_by = None
+            elif row.superseded_by is None:
+                row.superseded_by = run
+
+
+class _Kept:
+    """What the scopes of one store share."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.numbers = itertools.count(1)
+        self.threads: dict[ThreadName, _Thread] = {}
+        self.of_run: dict[int, _Thread] = {}
+
+    def forget(self, thread: _Thread) -> None:
+        del self.threads[thread.name]
+        for run in thread.runs:
+            del self.of_run[run]
+
+    def forget_idle(self) -> None:
+        """Forget the idle threads that changed longest ago."""
+        if len(self.threads) > IDLE_THREADS:
+            idle = sorted((thread for thread in self.threads.values() if not thread.active), key=lambda t: t.order)
+            for thread in idle[: len(self.threads) - IDLE_THREADS]:
+                self.forget(thread)
+
+
+class MemoryConversationStore(ConversationStore):
+    """Keeps threads until the process ends, those without a live run until `IDLE_THREADS` others changed later.
+
+    For tests, and for projects that keep their runs in memory too.
+    """
+
+    def __init__(self, allow_anonymous: bool = False) -> None:
+        self.allow_anonymous = allow_anonymous
+        self.scope = ""
+        self._kept = _Kept()
+
+    def scoped(self, scope: str) -> "MemoryConversationStore":
+        """Return the store that holds the threads of `scope` only."""
+        if self.scope:
+            raise ValueError(f"the store is scoped to {self.scope!r} already")
+        store = copy(self)
+        store.scope = scope
+        return store
+
+    def owner(self, request: Any) -> Owner | None:
+        return resolve_owner(request, allow_anonymous=self.allow_anonymous)
+
+    def view(self, *, owner: Owner, thread_id: str) -> "ThreadView | None":
+        with self._kept.lock:
+            thread = self._kept.threads.get((owner, self.scope, thread_id))
+            if thread is None:
+                return None
+            return thread.branch().view(
+                revision=thread.revision,
+                waiting=thread.waiting,
+                calls=thread.calls,
+                interrupts=from_json(thread.interrupts),
+            )
+
+    def read(self, *, owner: Owner, thread_id: str, superseded: bool = False) -> StoredThread:
+        with self._kept.lock:
+            thread = self._thread(owner, thread_id)
+            active = thread.active
+            applied_seq = 1
+            replaced: dict[int, list[JsonObject]] = {}
+            messages = []
+            for key in thread.keys:
+                row = thread.messages[key]
+                if row.superseded_by is not None:
+                    replaced.setdefault(row.superseded_by, []).append(from_json(row.body))
+                    continue
+                messages.append(from_json(row.body))
+                if active is not None and key[1] == active.key:
+                    applied_seq = max(applied_seq, row.through_seq)
+            if active is not None and thread.state_of[0] == active.key:
+                applied_seq = max(applied_seq, thread.state_of[1])
+            return StoredThread(
+                thread_id=thread_id,
+                title=thread.title,
+                revision=thread.revision,
+                messages=messages,
+                state=from_json(thread.state),
+                archived=thread.is_archived,
+                active_run=ActiveRun(key=active.key, run_id=active.run_id, applied_seq=applied_seq) if active else None,
+                interrupts=from_json(thread.interrupts) if thread.waiting is not None else [],
+                superseded=[
+                    ReplacedMessages(replaced_by=thread.runs[key].run_id, messages=replaced[key])
+                    for key in sorted(replaced, reverse=True)
+                ]
+                if superseded
+                else [],
+            )
+
+    def page(self, *, owner: Owner, query: ThreadQuery) -> ThreadPage:
+        before = None if query.cursor is None else _order(query.cursor)
+        text = (query.text or "").casefold()
+        with self._kept.lock:
+            found = [
+                thread
+                for name, thread in self._kept.threads.items()
+                if name[:2] == (owner, self.scope)
+                and thread.is_archived == query.archived
+                and (before is None or thread.order < before)
+                and text in f"{thread.title}\n{thread.preview or ''}".casefold()
+            ]
+            found.sort(key=lambda thread: thread.order, reverse=True)
+            page = found[: query.limit or None]
+            rows = [_row(thread) for thread in page]
+            return ThreadPage(rows, _cursor(page[-1].order) if len(found) > len(page) else None)
+
+    def rename(self, *, owner: Owner, thread_id: str, title: str) -> None:
+        with self._kept.lock:
+            thread = self._thread(owner, thread_id)
+            thread.title, thread.is_titled_by_person = whole_title(title), True
+
+    def entitle(self, *, owner: Owner, thread_id: str, title: str) -> None:
+        with self._kept.lock:
+            thread = self._thread(owner, thread_id)
+            if not thread.is_titled_by_person:
+                thread.title = cut_title(title)
+
+    def archive(self, *, owner: Owner, thread_id: str, archived: bool) -> None:
+        with self._kept.lock:
+            self._thread(owner, thread_id).is_archived = archived
+
+    def delete(self, *, owner: Owner, thread_id: str) -> list[int]:
+        """Delete a thread and return the keys of its live runs; the run store forgets the runs by itself."""
+        with self._kept.lock:
+            thread = self._thread(owner, thread_id)
+            self._kept.forget(thread)
+            return [run.key for run in thread.runs.values() if run.status.is_live]
+
+    def accept(self, start: TurnStart, *, run: int, run_id: str) -> int:
+        kept = self._kept
+        with kept.lock:
+            name = (start.owner, self.scope, start.thread_id)
+            thread = kept.threads.get(name)
+            if (None if thread is None else thread.revision) != start.revision:
+                raise ThreadChanged
+            now = datetime.now(UTC)
+            if thread is None:
+                thread = kept.threads[name] = _Thread(name, next(kept.numbers), now)
+            if start.follows is not None:
+                thread.go_back_to(start.follows, run)
+            elif start.supersede_from is not None:
+                thread.replace_behind(start.supersede_from, run)
+            if start.continues is None:
+                turn = thread.next_turn
+                thread.next_turn += 1
+            else:
+                turn = thread.runs[start.continues].turn
+            thread.runs[run] = _Run(run, run_id, turn)
+            kept.of_run[run] = thread
+            for number, messages in ((IMPORTED, start.imported), (turn, start.messages)):
+                for place, message in enumerate(messages):
+                    thread.put((number, run, place), message, through_seq=1)
+            if thread.preview is None:
+                thread.preview = preview([*start.imported, *start.messages])
+            thread.waiting = None
+            thread.revision += 1
+            thread.updated_at = now
+            kept.forget_idle()
+            return thread.revision
+
+    def ground(self, *, run: int) -> TurnGround:
+        with self._kept.lock:
+            thread = self._of_run(run)
+            ground = thread.branch().ground(run, thread.runs[run].turn)
+            bodies = [thread.messages[key].body for key in thread.keys]
+            return TurnGround(
+                previous=ground.previous,
+                previous_first=ground.previous_first,
+                kept=None if ground.kept is None else [from_json(bodies[place]) for place in ground.kept],
+                first_of_turn=ground.first_of_turn,
+                question=[from_json(bodies[place]) for place in ground.question],
+                state=from_json(thread.state),
+            )
+
+    def transcript(self, *, run: int) -> "Sequence[JsonObject]":
+        with self._kept.lock:
+            thread = self._of_run(run)
+            end = (thread.runs[run].turn, run)
+            return [from_json(message.body) for key, message in thread.current() if key[:2] <= end]
+
+    def save(self, saved: TurnSave) -> None:
+        with self._kept.lock:
+            thread = self._of_run(saved.run)
+            run = thread.runs[saved.run]
+            for place, message in saved.messages:
+                key = (run.turn, run.key, place)
+                thread.put(key, message, through_seq=saved.through_seq, superseded_by=run.superseded_by)
+            if saved.has_state and run.superseded_by is None:
+                thread.state = to_json(wire_form(saved.state))
+                thread.state_of = (run.key, saved.through_seq)
+
+    def end(self, saved: TurnSave, ending: "Ending") -> int:
+        with self._kept.lock:
+            self.save(saved)
+            thread = self._of_run(saved.run)
+            run = thread.runs[saved.run]
+            run.status = ending.status
+            if run.superseded_by is None and (ending.interrupts or ending.pending_calls):
+                thread.waiting = run.key
+                thread.calls = list(ending.pending_calls)
+                thread.interrupts = to_json(wire_form(list(ending.interrupts)))
+            thread.revision += 1
+            thread.updated_at = datetime.now(UTC)
+            return thread.revision
+
+    def _thread(self, owner: Owner, thread_id: str) -> _Thread:
+        thread = self._kept.threads.get((owner, self.scope, thread_id))
+        if thread is None:
+            raise ThreadNotFound
+        return thread
+
+    def _of_run(self, run: int) -> _Thread:
+        thread = self._kept.of_run.get(run)
+        if thread is None:
+            raise ThreadNotFound
+        return thread
+
+
+class NullConversationStore(ConversationStore):
+    """Keeps nothing: no request has an owner here, and every thread is unknown."""
+
+    def owner(self, request: Any) -> Owner | None:
+        return None
+
+    def view(self, *, owner: Owner, thread_id: str) -> "ThreadView | None":
+        return None
+
+    def read(self, *, owner: Owner, thread_id: str, superseded: bool = False) -> StoredThread:
+        raise ThreadNotFound
+
+    def page(self, *, owner: Owner, query: ThreadQuery) -> ThreadPage:
+        return ThreadPage([])
+
+    def rename(self, *, owner: Owner, thread_id: str, title: str) -> None:
+        raise ThreadNotFound
+
+    def entitle(self, *, owner: Owner, thread_id: str, title: str) -> None:
+        raise ThreadNotFound
+
+    def archive(self, *, owner: Owner, thread_id: str, archived: bool) -> None:
+        raise ThreadNotFound
+
+    def delete(self, *, owner: Owner, thread_id: str) -> list[int]:
+        raise ThreadNotFound
+
+    def accept(self, start: TurnStart, *, run: int, run_id: str) -> int:
+        return 1
+
+    def ground(self, *, run: int) -> TurnGround:
+        return TurnGround()
+
+    def transcript(self, *, run: int) -> "Sequence[JsonObject]":
+        return []
+
+    def save(self, saved: TurnSave) -> None:
+        pass
+
+    def end(self, saved: TurnSave, ending: "Ending") -> int:
+        return 2
+
+
+def _row(thread: _Thread) -> ThreadRow:
+    active = thread.active
+    return ThreadRow(
+        thread_id=thread.name[2],
+        title=thread.title,
+        updated_at=thread.updated_at,
+        preview=thread.preview,
+        revision=thread.revision,
+        turns=len({key[0] for key, _ in thread.current()} - {IMPORTED}),
+        archived=thread.is_archived,
+        active_run=active.run_id if active else None,
+    )
+
+
+def _cursor(order: Order) -> str:
+    return f"{order[0].isoformat()} {order[1]}"
+
+
+def _order(cursor: str) -> Order:
+    try:
+        changed, number = cursor.rsplit(" ", 1)
+        return datetime.fromisoformat(changed), int(number)
+    except (ValueError, TypeError):
+        raise InvalidInput("the cursor is not one that this server gave for this list") from None

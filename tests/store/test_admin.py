@@ -1,0 +1,191 @@
+"""The store app in the admin: read-only, and no slower for large tables."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.contrib.admin import site
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from django_pydantic_agent.contrib.store.admin.base import BoundedPaginator
+from django_pydantic_agent.contrib.store.models import Run, RunFrames, Snapshot, StepEvent, ToolEffect
+from django_pydantic_agent.contrib.store.run_store import new_row
+from django_pydantic_agent.ownership import Owner
+
+pytestmark = pytest.mark.django_db
+
+SHOWN = [Run, StepEvent, Snapshot, ToolEffect]
+NOON = datetime(2026, 3, 8, 12, tzinfo=UTC)
+SCRIPT = "</script><img src=x onerror=alert(1)>"
+PAYLOAD = {"input", "data", "body", "interrupts", "metadata", "error", "effect_summary", "usage", "timing"}
+
+shown = pytest.mark.parametrize("model", SHOWN, ids=lambda model: model.__name__)
+
+
+def page_of(model: Any, name: str, *args: Any) -> str:
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{name}", args=args)
+
+
+def make_rows(number: int, text: str = "text") -> list[Run]:
+    """Write runs with one event, snapshot, completed and unresolved effect each, all texts being `text`."""
+    start = Run.objects.count()
+    runs = [
+        new_row(
+            Owner(f"user:{text}"), text, run_id=f"{text} {start + index}", thread_id=text, parent_run_id=text,
+            server=text, status="finished", input=b"payload", preview=text, agent_name=text, metadata={text: text},
+            error={"code": text}, created_at=NOON, finished_at=NOON + timedelta(seconds=90),
+        )
+        for index in range(number)
+    ]  # fmt: skip
+    for run in runs:
+        run.save()
+        RunFrames.objects.create(run=run, first_seq=1, last_seq=1, size=7, data=b"payload")
+        StepEvent.objects.create(
+            run=run, kind="run_started", step_index=0, timestamp=NOON, tool_name=text, tool_call_id=text, error=text,
+            idempotency_key=text, metadata={text: text},
+        )  # fmt: skip
+        Snapshot.objects.create(
+            run=run, state="complete", step_index=0, timestamp=NOON, history_writer=1, history_number=1,
+            history_size=12_345, message_count=678, agent_name=text, idempotency_key=text,
+        )  # fmt: skip
+        for status in ("started", "completed"):
+            ToolEffect.objects.create(
+                run=run, tool_call_id=f"{text} {status}", call_digest=status, tool_name=text, status=status,
+                started_at=NOON, effect_summary=text, idempotency_key=text,
+            )  # fmt: skip
+    return runs
+
+
+@pytest.fixture
+def staff() -> Client:
+    """A member of staff who may see everything of the app and change everything."""
+    user = get_user_model().objects.create_user("staff", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(content_type__app_label=Run._meta.app_label))
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+@shown
+def test_lists_take_the_same_queries_however_many_rows_there_are(staff, model):
+    def queries() -> list[str]:
+        with CaptureQueriesContext(connection) as captured:
+            assert staff.get(page_of(model, "changelist")).status_code == 200
+        return [query["sql"] for query in captured]
+
+    make_rows(1)
+    few = queries()
+    make_rows(30)
+    many = queries()
+    assert len(few) == len(many) <= 6
+    for sql in many:
+        assert not [column for column in PAYLOAD if f".{connection.ops.quote_name(column)}" in sql], sql
+
+
+@shown
+def test_details_show_each_field_of_the_record(staff, model):
+    make_rows(1)
+    row = model.objects.first()
+    response = staff.get(page_of(model, "change", row.pk))
+    assert response.status_code == 200
+    assert b"payload" not in response.content
+    assert b'type="submit"' not in response.content.split(b'<div id="content')[1]
+
+
+@shown
+def test_nothing_can_be_added_changed_or_deleted(staff, model):
+    make_rows(1)
+    row = model.objects.first()
+    before = list(model.objects.values_list())
+    assert staff.get(page_of(model, "add")).status_code == 403
+    for name in ("change", "delete"):
+        assert staff.post(page_of(model, name, row.pk), {"post": "yes"}).status_code == 403
+    staff.post(page_of(model, "changelist"), {"action": "delete_selected", "_selected_action": [row.pk], "post": "yes"})
+    assert list(model.objects.values_list()) == before
+
+
+@shown
+def test_staff_without_permission_sees_nothing(model):
+    make_rows(1)
+    client = Client()
+    client.force_login(get_user_model().objects.create_user("other", is_staff=True))
+    for url in (page_of(model, "changelist"), page_of(model, "change", model.objects.first().pk)):
+        assert client.get(url).status_code == 403
+
+
+@shown
+def test_C40_stored_text_is_shown_as_text(staff, model):
+    make_rows(1, SCRIPT)
+    for url in (page_of(model, "changelist"), page_of(model, "change", model.objects.first().pk)):
+        content = staff.get(url).content.decode()
+        assert SCRIPT not in content
+        assert "&lt;/script&gt;&lt;img" in content
+
+
+def test_a_run_shows_how_it_went(staff):
+    make_rows(1)
+    content = staff.get(page_of(Run, "changelist")).content.decode()
+    for text in ("Finished", "user:text", "0:01:30"):
+        assert text in content
+    assert '<td class="field-unresolved_effects">1</td>' in content
+
+
+def test_a_snapshot_shows_its_size_and_number_of_messages(staff):
+    make_rows(1)
+    content = staff.get(page_of(Snapshot, "changelist")).content.decode()
+    assert "678" in content
+    assert "12345" in content.replace(",", "")
+
+
+def test_effects_are_filtered_by_unresolved(staff):
+    make_rows(2)
+    shown_rows = {
+        value: [row.status for row in staff.get(page_of(ToolEffect, "changelist"), query).context["cl"].result_list]
+        for value, query in {"1": {"unresolved": "1"}, "0": {"unresolved": "0"}, "all": {}}.items()
+    }
+    assert shown_rows["1"] == ["started"] * 2
+    assert shown_rows["0"] == ["completed"] * 2
+    assert len(shown_rows["all"]) == 4
+
+
+def test_runs_are_filtered_by_unresolved_effects(staff):
+    run, other = make_rows(2)
+    ToolEffect.objects.filter(run=other).update(status="failed")
+    rows = staff.get(page_of(Run, "changelist"), {"unresolved": "1"}).context["cl"].result_list
+    assert [row.pk for row in rows] == [run.pk]
+
+
+@pytest.mark.parametrize("model", SHOWN[1:], ids=lambda model: model.__name__)
+def test_a_run_leads_to_its_ledger(staff, model):
+    run, _ = make_rows(2)
+    url = f"{page_of(model, 'changelist')}?run__id__exact={run.pk}"
+    assert url in staff.get(page_of(Run, "change", run.pk)).content.decode()
+    rows = staff.get(url).context["cl"].result_list
+    assert {row.run_id for row in rows} == {run.pk}
+
+
+def test_C25_runs_are_found_by_their_owner(staff):
+    for owner in (Owner("user:00000000-0000-4000-8000-000000000001"), Owner("user:anon:x"), Owner("user:1")):
+        new_row(owner, "", run_id=owner.key, created_at=NOON).save()
+    rows = staff.get(page_of(Run, "changelist"), {"q": "anon:x"}).context["cl"].result_list
+    assert [row.owner for row in rows] == ["user:anon:x"]
+
+
+def test_large_tables_are_not_counted_to_the_end(monkeypatch):
+    make_rows(5)
+    monkeypatch.setattr("django_pydantic_agent.contrib.store.admin.base.COUNTED_ROWS", 3)
+    with CaptureQueriesContext(connection) as queries:
+        assert BoundedPaginator(Run.objects.order_by("pk"), 2).count == 3
+    assert "LIMIT 3" in queries[0]["sql"]
+
+
+def test_every_admin_of_the_app_is_bounded():
+    for model in SHOWN:
+        model_admin = site._registry[model]
+        assert model_admin.paginator is BoundedPaginator
+        assert not model_admin.show_full_result_count
