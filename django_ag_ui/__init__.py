@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from django_ag_ui.conf import build_ag_ui_config
     from django_ag_ui.server import AGUIServer, get_server
-    from django_pydantic_agent.stores.scoped import ScopedStepStore
+    from django_pydantic_agent.stores.scoped import ScopedConversationStore, ScopedStepStore
 
-__all__ = ["AGUIServer", "ScopedStepStore", "build_ag_ui_config", "get_server"]
+__all__ = ["AGUIServer", "ScopedConversationStore", "ScopedStepStore", "build_ag_ui_config", "get_server"]
 
 _HOMES = {
     "AGUIServer": "django_ag_ui.server",
+    "ScopedConversationStore": "django_pydantic_agent.stores.scoped",
     "ScopedStepStore": "django_pydantic_agent.stores.scoped",
     "build_ag_ui_config": "django_ag_ui.conf",
     "get_server": "django_ag_ui.server",

@@ -1,15 +1,24 @@
 """Mounting an agent in a URLconf, in the manner of `admin.site`."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 from django.urls import URLPattern, URLResolver, get_resolver, path, re_path
 
 from django_ag_ui.conf import AGUIConfig, build_ag_ui_config
 from django_pydantic_agent.agents.build import check_source
 from django_pydantic_agent.runs.plan import AgentConfig
+from django_pydantic_agent.stores.conversations import ConversationStore
+from django_pydantic_agent.threads.reconcile import ThreadPolicy
 
 APP_NAME = "ag_ui"
+
+ConcurrentRun: TypeAlias = Literal["enqueue", "reject", "interrupt", "rollback", "attach"]
+StaleClient: TypeAlias = Literal["merge", "reject"]
+ClientHistory: TypeAlias = Literal["ignore", "import"]
+SnapshotSaveMode: TypeAlias = Literal["roundtrip", "run_end"]
+
+_STORE_METHODS = [name for name in vars(ConversationStore) if not name.startswith("_")]
 
 
 class AGUIServer:
@@ -17,8 +26,9 @@ class AGUIServer:
 
     `agent` is a `ToolRegistry`, a `pydantic_ai.Agent`, or a callable without arguments that returns one. `run_timeout`
     is in seconds. `step_store` is a factory `request -> StepStore`; with one, `runs/`, `resume/` and `fork/` are
-    mounted. Every hook may be a plain function or a coroutine function. Raises `TypeError` or `ValueError`, naming the
-    argument, for what cannot be used.
+    mounted. `conversation_store` is an object; with one, `threads/` is mounted and what it holds is the history. Every
+    hook may be a plain function or a coroutine function. Raises `TypeError` or `ValueError`, naming the argument, for
+    what cannot be used.
     """
 
     def __init__(
@@ -38,6 +48,11 @@ class AGUIServer:
         capabilities: Sequence[Any] = (),
         namespace: str = "ag_ui",
         step_store: Callable[[Any], Any] | None = None,
+        conversation_store: ConversationStore | None = None,
+        on_concurrent_run: ConcurrentRun = "enqueue",
+        on_stale_client: StaleClient = "merge",
+        client_history: ClientHistory = "ignore",
+        snapshot_save_mode: SnapshotSaveMode = "roundtrip",
         require_authenticated: bool = True,
         get_user: Callable[[Any], Any] | None = None,
         authorize: Callable[[Any], Any] | None = None,
@@ -59,6 +74,11 @@ class AGUIServer:
             get_user=get_user,
             authorize=authorize,
         )
+        _check_conversation_store(conversation_store)
+        _check_choice("on_concurrent_run", on_concurrent_run, ConcurrentRun)
+        _check_choice("on_stale_client", on_stale_client, StaleClient)
+        _check_choice("client_history", client_history, ClientHistory)
+        _check_choice("snapshot_save_mode", snapshot_save_mode, SnapshotSaveMode)
         _check_flags(require_authenticated=require_authenticated, csrf_exempt=csrf_exempt)
         if not isinstance(namespace, str) or not namespace or ":" in namespace:
             raise ValueError(f"namespace must be a non-empty string without ':', not {namespace!r}")
@@ -72,6 +92,10 @@ class AGUIServer:
             raise TypeError(f"config must come from build_ag_ui_config(), not {config!r}")
         self.namespace = namespace
         self.step_store = step_store
+        self.conversation_store = conversation_store
+        self.thread_policy = ThreadPolicy(
+            on_stale_client=on_stale_client, client_history=client_history, on_concurrent_run=on_concurrent_run
+        )
         self.context_for_request = context_for_request
         self.require_authenticated = require_authenticated
         self.get_user = get_user
@@ -95,6 +119,7 @@ class AGUIServer:
             capabilities=_objects("capabilities", capabilities),
             step_store=step_store,
             executor=executor,
+            snapshot_save_mode=snapshot_save_mode,
         )
         self._config = config
 
@@ -113,7 +138,7 @@ class AGUIServer:
 
     def get_urls(self) -> list[URLPattern]:
         """Return the routes of this mount; a subclass may put its own in front."""
-        from django_ag_ui.api import runs, tools, views
+        from django_ag_ui.api import runs, threads, tools, views
 
         def route(pattern: str, view: type[views.AGUIView], name: str) -> URLPattern:
             return path(pattern, views.non_atomic(view.as_view(server=self)), name=name)
@@ -128,6 +153,11 @@ class AGUIServer:
                 route("runs/", runs.RunsView, "runs"),
                 route("resume/<str:run>/", runs.ContinueView, "resume"),
                 route("fork/<str:run>/", runs.ContinueView, "fork"),
+            ]
+        if self.conversation_store is not None:
+            patterns += [
+                route("threads/", threads.ThreadsView, "threads"),
+                route("threads/<str:thread>/", threads.ThreadView, "thread"),
             ]
         return [*patterns, re_path(r"^[\s\S]*$", views.unknown_route)]
 
@@ -165,6 +195,19 @@ def _check_hooks(**hooks: Any) -> None:
     for name, hook in hooks.items():
         if hook is not None and not callable(hook):
             raise TypeError(f"{name} must be callable, not {hook!r}")
+
+
+def _check_conversation_store(store: Any) -> None:
+    _refuse_strings(conversation_store=store)
+    if isinstance(store, type):
+        raise TypeError(f"conversation_store must be an object, not the class {store.__name__}: write it with ()")
+    if store is not None and not all(callable(getattr(store, name, None)) for name in _STORE_METHODS):
+        raise TypeError(f"conversation_store must be a ConversationStore, not {store!r}")
+
+
+def _check_choice(name: str, choice: Any, choices: Any) -> None:
+    if choice not in get_args(choices):
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, get_args(choices)))}, not {choice!r}")
 
 
 def _check_flags(**flags: Any) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
@@ -12,7 +13,14 @@ from django.utils.log import log_response
 from rest_framework import exceptions, status
 from rest_framework.response import Response
 
-from django_pydantic_agent.exceptions import InvalidInput, NotContinuable, NothingToRun, RunNotFound, StoreUnavailable
+from django_pydantic_agent.exceptions import (
+    InvalidInput,
+    NotContinuable,
+    NothingToRun,
+    RunNotFound,
+    StoreUnavailable,
+    ThreadNotFound,
+)
 
 logger = logging.getLogger("django_ag_ui")
 
@@ -60,6 +68,52 @@ class UnknownRun(exceptions.NotFound):
     default_detail = "there is no such run"
 
 
+class UnknownThread(exceptions.NotFound):
+    """One answer for ids that do not exist and for those that belong to somebody else."""
+
+    default_detail = "there is no such thread"
+
+
+class ThreadRefusal(exceptions.APIException):
+    """A post that its thread does not take; `missing` are the ids that the post lacks."""
+
+    def __init__(self, status_code: int, code: str, message: str, missing: Sequence[str] = ()) -> None:
+        super().__init__(message, code=code)
+        self.status_code = status_code
+        if missing:
+            self.more = {"missing": list(missing)}
+
+
+class ThreadBusy(exceptions.APIException):
+    status_code = status.HTTP_409_CONFLICT
+    default_detail = "a run of this thread is going on"
+    default_code = "thread_busy"
+
+
+class OtherRevision(exceptions.APIException):
+    status_code = status.HTTP_412_PRECONDITION_FAILED
+    default_detail = "the thread is not at the revision that If-Match names"
+    default_code = "precondition_failed"
+
+
+class ThreadContended(exceptions.APIException):
+    status_code = status.HTTP_503_SERVICE_UNAVAILABLE
+    default_detail = "the thread changes too fast to add to it"
+    default_code = "thread_contended"
+
+
+class WouldOverwrite(exceptions.APIException):
+    """The conversation of a thread would get a run of another one. Its answer is published: these keys, no others."""
+
+    status_code = status.HTTP_409_CONFLICT
+    default_code = "would_overwrite"
+
+    def __init__(self, *, run_id: str, thread_id: str) -> None:
+        message = "resuming that run would overwrite this thread"
+        super().__init__(message)
+        self.body = {"error": message, "run_id": run_id, "thread_id": thread_id}
+
+
 class Unprocessable(exceptions.APIException):
     status_code = status.HTTP_422_UNPROCESSABLE_ENTITY
 
@@ -83,7 +137,8 @@ def error_response(exc: Exception, context: dict[str, Any]) -> Response:
     if known.status_code in (status.HTTP_429_TOO_MANY_REQUESTS, status.HTTP_503_SERVICE_UNAVAILABLE):
         headers["Retry-After"] = str(math.ceil(getattr(known, "wait", None) or 1))
     detail = _first(known.detail)
-    return Response({"error": str(detail), "code": detail.code}, status=known.status_code, headers=headers)
+    body = {"error": str(detail), "code": detail.code, **getattr(known, "more", {})}
+    return Response(getattr(known, "body", body), status=known.status_code, headers=headers)
 
 
 def _as_api_exception(exc: Exception) -> exceptions.APIException | None:
@@ -96,6 +151,8 @@ def _as_api_exception(exc: Exception) -> exceptions.APIException | None:
             return Unprocessable("the input holds nothing that the model could answer", code="nothing_to_run")
         case RunNotFound() | NotContinuable():
             return UnknownRun()
+        case ThreadNotFound():
+            return UnknownThread()
         case Http404():
             return exceptions.NotFound("there is nothing here")
         case PermissionDenied():

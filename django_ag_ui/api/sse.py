@@ -16,6 +16,7 @@ from django.http import HttpRequest, StreamingHttpResponse
 
 from django_ag_ui.conf import AGUIConfig
 from django_pydantic_agent.connections import release_connections
+from django_pydantic_agent.runs.drain import drain_on_sigterm
 
 if TYPE_CHECKING:
     from django_ag_ui.api.access import Access
@@ -96,6 +97,8 @@ class RunStream:
 
     async def asynchronous(self) -> AsyncIterator[bytes]:
         """Yield the stream on an event loop, the request's connections given back first."""
+        # Servers set their handlers after the project was loaded, and wait for streams without having runs end.
+        drain_on_sigterm()
         await sync_to_async(release_connections)()
         batches = aiter(self._follow(self._tick))
         self._begin()

@@ -77,6 +77,20 @@ def accept_continuation(
     return run_input.model_copy(update={"messages": accepted})
 
 
+def accept_turn(
+    run_input: RunAgentInput, messages: Sequence[Message], *, imported: Sequence[Message] = ()
+) -> RunAgentInput:
+    """Return the input of a run in a thread, which takes `messages` of the post and no others.
+
+    `imported` is what the post makes the thread begin with. Raises `InvalidInput` where a message cannot be given to
+    the model.
+    """
+    _check_sources(messages)
+    # The calls that results answer are in the thread.
+    _check_messages([*imported, *(message for message in messages if message.role != "tool")])
+    return run_input.model_copy(update={"messages": list(messages)})
+
+
 def new_messages(messages: Sequence[Message]) -> Sequence[Message]:
     """Return the messages after the last answer, tool results of that answer included."""
     for index in range(len(messages) - 1, -1, -1):
@@ -111,15 +125,19 @@ def _modern_part(part: Any) -> Any:
     return {"type": kind if kind in _BINARY_KINDS else "document", "source": source}
 
 
-def _check_messages(messages: Iterable[Message]) -> None:
+def _check_messages(messages: Sequence[Message]) -> None:
+    _check_sources(messages)
+    try:
+        AGUIAdapter.load_messages(messages)
+    except Exception as error:
+        raise InvalidInput("the messages cannot be read as a conversation") from error
+
+
+def _check_sources(messages: Iterable[Message]) -> None:
     for message in messages:
         if message.role in ("user", "tool") and not isinstance(message.content, str):
             for part in message.content:
                 _check_source(message.id, getattr(part, "source", None))
-    try:
-        AGUIAdapter.load_messages(list(messages))
-    except Exception as error:
-        raise InvalidInput("the messages cannot be read as a conversation") from error
 
 
 def _check_source(message_id: str, source: Any) -> None:

@@ -4,27 +4,36 @@ import os
 import signal
 import threading
 from types import FrameType
+from typing import Any
 
 from django_pydantic_agent.runs.engine import drain_engine
+
+
+class _Drain:
+    """A signal handler that drains the engine besides what the one before it does."""
+
+    def __init__(self, previous: Any) -> None:
+        self.previous = previous
+
+    def __call__(self, signum: int, frame: FrameType | None) -> None:
+        if callable(self.previous):
+            threading.Thread(target=drain_engine, name="agent-drain", daemon=True).start()
+            self.previous(signum, frame)
+        elif self.previous is signal.SIG_DFL:
+            drain_engine()
+            signal.signal(signum, signal.SIG_DFL)
+            os.kill(os.getpid(), signum)
 
 
 def drain_on_sigterm() -> None:
     """Have SIGTERM drain this process's engine besides whatever it did before.
 
     Runs get SHUTDOWN_GRACE_SECONDS and are then ended, which also ends the streams that a server waits for. Does
-    nothing outside the main thread, where no signal handler can be set.
+    nothing outside the main thread, where no signal handler can be set. Called again, it takes in what a server has
+    put in its place meanwhile.
     """
-    previous = signal.getsignal(signal.SIGTERM)
-    if previous is None or threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():
         return
-
-    def drain(signum: int, frame: FrameType | None) -> None:
-        if callable(previous):
-            threading.Thread(target=drain_engine, name="agent-drain", daemon=True).start()
-            previous(signum, frame)
-        elif previous is signal.SIG_DFL:
-            drain_engine()
-            signal.signal(signum, signal.SIG_DFL)
-            os.kill(os.getpid(), signum)
-
-    signal.signal(signal.SIGTERM, drain)
+    previous = signal.getsignal(signal.SIGTERM)
+    if previous is not None and not isinstance(previous, _Drain):
+        signal.signal(signal.SIGTERM, _Drain(previous))

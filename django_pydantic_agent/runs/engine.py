@@ -65,10 +65,10 @@ class Engine:
         log = self._log(run, store)
         return Follower(log=log, readers=log.readers or self._readers, after=after, idle_seconds=idle_seconds)
 
-    def cancel(self, run: StoredRun, *, store: RunStore) -> bool:
-        """Ask a run that executes in this process to stop; False where none does."""
+    def cancel(self, run: int, *, store: RunStore) -> bool:
+        """Ask the run of this key to stop; False where it does not execute in this process."""
         with self._lock:
-            execution = self._live.get((id(store), run.key))
+            execution = self._live.get((id(store), run))
         if execution is None or execution.log.ended:
             return False
         execution.cancel()

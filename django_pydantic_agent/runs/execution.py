@@ -109,7 +109,8 @@ class Execution:
     async def _execute(self) -> Outcome:
         """Run the agent and return how it ended."""
         prepared = await self._preparation.prepare()
-        self._projection = Projection(state=wire_form(prepared.run_input.state))
+        accepted = () if self.plan.thread is None else self.plan.thread.start.messages
+        self._projection = Projection(accepted, state=wire_form(prepared.run_input.state))
         if self._turn is not None:
             for event in await self._preparation.in_thread(list, self._turn.catch_up(prepared.run_input.state)):
                 self._journal.append(encode(event))

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from ag_ui.core import Message, RunAgentInput, RunStartedEvent
+from ag_ui.core import PROTOCOL_VERSION, Message, RunAgentInput, RunStartedEvent
 from pydantic_core import to_json
 
 from django_pydantic_agent.log.accept import new_messages
@@ -44,6 +44,7 @@ def _run_started(plan: RunPlan, accepted: Sequence[Message], revision: int | Non
     run_input = plan.run_input
     return RunStartedEvent(
         metadata=revision_metadata(revision),
+        protocol_version=PROTOCOL_VERSION,
         thread_id=run_input.thread_id,
         run_id=run_input.run_id,
         parent_run_id=plan.source.run_id if plan.source else None,

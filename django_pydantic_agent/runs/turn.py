@@ -30,11 +30,12 @@ class RunTurn:
         ground = self._plan.conversation.ground(run=self._key)
         state = overlay_state(ground.state, run_input.state, knows_newest=self._plan.knows_newest)
         run_input = run_input.model_copy(update={"state": state})
-        if self._plan.goes_on is not None:
-            return run_input.model_copy(update={"messages": []}), unfinished(self.history, self._plan.goes_on)
-        if self._plan.regenerates:
+        goes_on = self._plan.goes_on
+        if goes_on is not None and self._store.boundary_seq(goes_on):
+            return run_input.model_copy(update={"messages": []}), unfinished(self.history, goes_on)
+        if goes_on is not None or self._plan.regenerates:
             run_input = run_input.model_copy(update={"messages": agui_messages(ground.question)})
-        return run_input, past(self.history, self._store, ground)
+        return run_input, past(self.history, self._store, self._plan.conversation, ground)
 
     def catch_up(self, state: object) -> Iterator[BaseEvent]:
         """Yield what a client has to hear that does not know the whole thread.

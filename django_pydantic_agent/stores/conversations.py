@@ -1,6 +1,6 @@
 """What a mount asks of a place where conversations are kept."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 class ActiveRun:
     """The run that a thread is busy with; `applied_seq` is the last seq that its stored messages and state hold.
 
-    `key` names the run inside its store and is never shown to a client.
+    `key` names the run inside its store and is never shown to a client. `behind` counts the messages of the current
+    branch that stand behind the run's own: they belong to turns that are queued.
     """
 
     key: int
     run_id: str
     applied_seq: int
+    behind: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +157,15 @@ class ConversationStore(Protocol):
 
     def read(self, *, owner: Owner, thread_id: str, superseded: bool = False) -> StoredThread: ...
 
+    def holds(self, *, owner: Owner, thread_id: str, run: int) -> bool:
+        """Return whether the run of this key is part of the thread."""
+        ...
+
     def page(self, *, owner: Owner, query: ThreadQuery) -> ThreadPage: ...
+
+    def titles(self, *, owner: Owner, thread_ids: Collection[str]) -> Mapping[str, str]:
+        """Return the titles of those threads that have one; for others their first user message, cut to one line."""
+        ...
 
     def rename(self, *, owner: Owner, thread_id: str, title: str) -> None:
         """Give a thread a person's title, which nothing overwrites. Raises `InvalidInput` where it is too long."""
@@ -182,7 +192,7 @@ class ConversationStore(Protocol):
     def ground(self, *, run: int) -> TurnGround: ...
 
     def transcript(self, *, run: int) -> Sequence["JsonObject"]:
-        """Return the messages of the current branch up to those of `run`, its own included."""
+        """Return the messages of the branch of `run` up to its own, also where a later run has replaced them."""
         ...
 
     def save(self, saved: TurnSave) -> None:

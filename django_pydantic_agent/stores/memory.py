@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
-from django_pydantic_agent.exceptions import LeaseLost, RunIdTaken
+from django_pydantic_agent.exceptions import InvalidInput, LeaseLost, RunIdTaken
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores.base import LedgerChange, NewRun, RunPage, RunQuery, RunStore, RunWrite, StoredRun
@@ -75,7 +75,14 @@ class MemoryRunStore(RunStore):
             key = None if owner is None else self._names.get((owner, scope, run_id))
             return None if key is None else self._entries[key].run
 
+    def by_key(self, key: int, *, owner: Owner | None) -> StoredRun | None:
+        with self._lock:
+            entry = self._entries.get(key)
+            return entry.run if entry is not None and entry.run.owner == owner else None
+
     def page(self, *, owner: Owner | None, scope: str, query: RunQuery) -> RunPage:
+        if query.cursor is not None and not query.cursor.isdecimal():
+            raise InvalidInput("the cursor is not one that this server gave for this list")
         with self._lock:
             newest_first = [self._entries[key].run for name, key in self._names.items() if name[:2] == (owner, scope)]
         runs = [run for run in sorted(newest_first, key=lambda run: -run.key) if _matches(run, query)]

@@ -2,7 +2,7 @@
 
 import itertools
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -221,7 +221,7 @@ class MemoryConversationStore(ConversationStore):
         with self._kept.lock:
             thread = self._thread(owner, thread_id)
             active = thread.active
-            applied_seq = 1
+            applied_seq, behind = 1, 0
             replaced: dict[int, list[JsonObject]] = {}
             messages = []
             for key in thread.keys:
@@ -232,6 +232,7 @@ class MemoryConversationStore(ConversationStore):
                 messages.append(from_json(row.body))
                 if active is not None and key[1] == active.key:
                     applied_seq = max(applied_seq, row.through_seq)
+                behind += active is not None and key[:2] > (active.turn, active.key)
             if active is not None and thread.state_of[0] == active.key:
                 applied_seq = max(applied_seq, thread.state_of[1])
             return StoredThread(
@@ -241,7 +242,9 @@ class MemoryConversationStore(ConversationStore):
                 messages=messages,
                 state=from_json(thread.state),
                 archived=thread.is_archived,
-                active_run=ActiveRun(key=active.key, run_id=active.run_id, applied_seq=applied_seq) if active else None,
+                active_run=ActiveRun(key=active.key, run_id=active.run_id, applied_seq=applied_seq, behind=behind)
+                if active
+                else None,
                 interrupts=from_json(thread.interrupts) if thread.waiting is not None else [],
                 superseded=[
                     ReplacedMessages(replaced_by=thread.runs[key].run_id, messages=replaced[key])
@@ -250,6 +253,16 @@ class MemoryConversationStore(ConversationStore):
                 if superseded
                 else [],
             )
+
+    def holds(self, *, owner: Owner, thread_id: str, run: int) -> bool:
+        with self._kept.lock:
+            thread = self._kept.threads.get((owner, self.scope, thread_id))
+            return thread is not None and run in thread.runs
+
+    def titles(self, *, owner: Owner, thread_ids: Collection[str]) -> Mapping[str, str]:
+        with self._kept.lock:
+            threads = [self._kept.threads.get((owner, self.scope, thread_id)) for thread_id in thread_ids]
+            return {thread.name[2]: thread.title or thread.preview or "" for thread in threads if thread is not None}
 
     def page(self, *, owner: Owner, query: ThreadQuery) -> ThreadPage:
         before = None if query.cursor is None else _order(query.cursor)
@@ -340,7 +353,8 @@ class MemoryConversationStore(ConversationStore):
         with self._kept.lock:
             thread = self._of_run(run)
             end = (thread.runs[run].turn, run)
-            return [from_json(message.body) for key, message in thread.current() if key[:2] <= end]
+            until = [thread.messages[key] for key in thread.keys if key[:2] <= end]
+            return [from_json(row.body) for row in until if row.superseded_by is None or row.superseded_by > run]
 
     def save(self, saved: TurnSave) -> None:
         with self._kept.lock:
@@ -392,8 +406,14 @@ class NullConversationStore(ConversationStore):
     def read(self, *, owner: Owner, thread_id: str, superseded: bool = False) -> StoredThread:
         raise ThreadNotFound
 
+    def holds(self, *, owner: Owner, thread_id: str, run: int) -> bool:
+        return False
+
     def page(self, *, owner: Owner, query: ThreadQuery) -> ThreadPage:
         return ThreadPage([])
+
+    def titles(self, *, owner: Owner, thread_ids: Collection[str]) -> Mapping[str, str]:
+        return {}
 
     def rename(self, *, owner: Owner, thread_id: str, title: str) -> None:
         raise ThreadNotFound

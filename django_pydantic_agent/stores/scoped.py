@@ -1,6 +1,6 @@
 """Partitions of one step store or conversation store."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -135,9 +135,9 @@ class ScopedConversationStore(ConversationStore):
         if isinstance(store, type) or not hasattr(store, "accept"):
             raise TypeError(f"store must be a conversation store, not {store!r}")
         self.scope = _checked(scope)
-        has_scopes = hasattr(store, "scoped")
-        self._store: ConversationStore = store.scoped(scope) if has_scopes else store
-        self._prefix = "" if has_scopes else _prefix(scope)
+        scoped = getattr(store, "scoped", None)
+        self._store: ConversationStore = scoped(scope) if scoped else store
+        self._prefix = "" if scoped else _prefix(scope)
 
     def owner(self, request: Any) -> Owner | None:
         return self._store.owner(request)
@@ -148,6 +148,13 @@ class ScopedConversationStore(ConversationStore):
     def read(self, *, owner: Owner, thread_id: str, superseded: bool = False) -> StoredThread:
         thread = self._store.read(owner=owner, thread_id=self._prefix + thread_id, superseded=superseded)
         return replace(thread, thread_id=thread_id)
+
+    def holds(self, *, owner: Owner, thread_id: str, run: int) -> bool:
+        return self._store.holds(owner=owner, thread_id=self._prefix + thread_id, run=run)
+
+    def titles(self, *, owner: Owner, thread_ids: Collection[str]) -> Mapping[str, str]:
+        titles = self._store.titles(owner=owner, thread_ids=[self._prefix + thread_id for thread_id in thread_ids])
+        return {thread_id.removeprefix(self._prefix): title for thread_id, title in titles.items()}
 
     def page(self, *, owner: Owner, query: ThreadQuery) -> ThreadPage:
         """Return a page; where ids carry the scope it may be shorter than asked for, but is empty only as the last."""

@@ -11,7 +11,7 @@ from pydantic_core import from_json
 
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores.base import RunHistory, RunStore
-from django_pydantic_agent.stores.conversations import TurnGround
+from django_pydantic_agent.stores.conversations import ConversationStore, TurnGround
 
 if TYPE_CHECKING:
     from django_pydantic_agent.log.frames import JsonObject
@@ -28,15 +28,23 @@ def agui_messages(messages: "Sequence[JsonObject]") -> list[Message]:
     return _MESSAGES.validate_python(list(messages))
 
 
-def past(history: RunHistory, store: RunStore, ground: TurnGround) -> list[ModelMessage]:
+def past(
+    history: RunHistory, store: RunStore, conversation: ConversationStore, ground: TurnGround
+) -> list[ModelMessage]:
     """Return what comes before the question of a run's turn, ready for a new request."""
-    if ground.first_of_turn is not None:
-        return history.begin(ground.first_of_turn, "start")
+    first, previous = ground.first_of_turn, ground.previous
+    if first is not None and store.boundary_seq(first):
+        return history.begin(first, "start")
     if ground.kept is not None:
-        before = history.begin(ground.previous_first, "start")
-        return repair_messages([*before, *AGUIAdapter.load_messages(agui_messages(ground.kept))])
-    messages = history.begin(ground.previous)
-    if ground.previous is not None and (said := said_after_boundary(store, ground.previous)):
+        return repair_messages([*history.begin(ground.previous_first, "start"), *_loaded(ground.kept)])
+    if previous is None:
+        return history.begin(None)
+    if not store.boundary_seq(previous):
+        # It ended before the model was asked anything: its question goes on from what it was to build on.
+        earlier = conversation.ground(run=previous)
+        return [*past(history, store, conversation, earlier), *_loaded(earlier.question)]
+    messages = history.begin(previous)
+    if said := said_after_boundary(store, previous):
         messages = [*messages, ModelResponse(parts=[TextPart(said)])]
     return repair_messages(messages)
 
@@ -59,6 +67,10 @@ def said_after_boundary(store: RunStore, run: int) -> str:
         said += [event["delta"] for event in map(from_json, frames) if event["type"] == EventType.TEXT_MESSAGE_CONTENT]
         after += len(frames)
     return "".join(said)
+
+
+def _loaded(messages: "Sequence[JsonObject]") -> list[ModelMessage]:
+    return AGUIAdapter.load_messages(agui_messages(messages))
 
 
 def _calls(response: ModelResponse) -> bool:

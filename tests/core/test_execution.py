@@ -127,14 +127,14 @@ def test_a_cancelled_run_keeps_what_it_said_and_ends_as_cancelled():
     run_plan = plan([[Text("kept"), gate, Text("never")]])
     run = start(run_plan)
     gate.wait_reached()
-    assert get_engine().cancel(run, store=run_plan.store)
-    get_engine().cancel(run, store=run_plan.store)
+    assert get_engine().cancel(run.key, store=run_plan.store)
+    get_engine().cancel(run.key, store=run_plan.store)
     found = events(run_plan, run)
     check_sequence(found)
     assert "kept" in repr(found)
     assert found[-1]["outcome"] == {"type": "cancelled"}
     assert stored(run_plan).status is RunStatus.CANCELLED
-    assert not get_engine().cancel(run, store=run_plan.store)
+    assert not get_engine().cancel(run.key, store=run_plan.store)
 
 
 def test_a_run_that_takes_too_long_fails_with_the_code_timeout():

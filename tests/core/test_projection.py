@@ -31,7 +31,7 @@ from tests.core.plans import events, plan
 from tests.core.streams import EARLIER, PICTURE, STARTED, STREAMS, Stream, call, result, run, text
 from tests.stock_client import NODE, install_clients
 
-drawn = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+drawn = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 class Client:

@@ -3,11 +3,12 @@
 import json
 import random
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from typing import Any
 
 from asgiref.sync import async_to_sync, sync_to_async
 from django.contrib.auth.models import User
-from pydantic_ai import RunContext
+from pydantic_ai import RunContext, ToolReturn
 from pydantic_ai.messages import ModelMessage
 
 from django_pydantic_agent import AgentDeps, ToolRegistry
@@ -25,7 +26,7 @@ from django_pydantic_agent.testing.models import (
 from example_project.notebook.models import Note
 from tests.live.gates import count, pass_gate, pass_gate_blocking
 
-HUGE_BYTES = 30_000_000
+MEGABYTE = 1_000_000
 
 
 class RemoteGate(Gate):
@@ -69,7 +70,13 @@ def _step(step: Any, messages: list[ModelMessage]) -> Step:
 
 
 def _content(part: Any) -> str:
-    return part.tool_name if part.part_kind == "tool-call" else str(part.content)
+    content = part.tool_name if part.part_kind == "tool-call" else str(part.content)
+    return content if len(content) < MEGABYTE else digest(content)
+
+
+def digest(text: str) -> str:
+    """Return what `scripts.RECITE` says for a text of megabytes."""
+    return sha256(text.encode()).hexdigest()
 
 
 registry = ToolRegistry("live", model=ScriptedModel(play))
@@ -146,9 +153,9 @@ class Unprintable:
 ODD: dict[str, Callable[[], Any]] = {
     "nul": lambda: "before\0after",
     "lone surrogate": lambda: "before\ud800after",
-    "object": object,
-    "object without a text": Unprintable,
-    "30 MB": lambda: random.Random(1).randbytes(HUGE_BYTES // 2).hex(),
+    "object": lambda: ToolReturn("kept", metadata={"odd": object()}),
+    "object without a text": lambda: ToolReturn("kept", metadata={"odd": Unprintable()}),
+    "30 MB": lambda: random.Random(1).randbytes(15 * MEGABYTE).hex(),
 }
 
 
@@ -159,6 +166,12 @@ def odd(kind: str) -> Any:
 
 
 @registry.tool
-def odd_boom(kind: str) -> Any:
+def odd_boom(kind: str) -> str:
     """Raise an exception whose text not every store takes."""
     raise RuntimeError(ODD[kind]())
+
+
+@registry.tool
+def formless(text: str) -> Any:
+    """Return what has no JSON form, on which pydantic-ai itself fails."""
+    return {"text": text, "object": object()}

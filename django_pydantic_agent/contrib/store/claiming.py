@@ -1,13 +1,13 @@
-"""What happens at login: the runs of the visitor's bucket become the user's."""
+"""What happens at login: the threads and runs of the visitor's bucket become the user's."""
 
 import logging
-from collections.abc import Iterable
 from typing import Any
 
 from django.db import DatabaseError, IntegrityError, router, transaction
+from django.db.models import QuerySet
 
 from django_pydantic_agent.contrib.store.identity import digest
-from django_pydantic_agent.contrib.store.models import Run
+from django_pydantic_agent.contrib.store.models import Run, Thread
 from django_pydantic_agent.contrib.store.querysets import digests
 from django_pydantic_agent.ownership import BUCKET_SESSION_KEY, Owner
 
@@ -15,7 +15,12 @@ logger = logging.getLogger(__name__)
 
 BATCH_SIZE = 500
 
-_DIGESTS = ("owner_digest", "partition_digest", "run_digest", "thread_digest", "parent_digest", "conversation_digest")
+_IDS_OF_RUN = {
+    "run": "run_id",
+    "thread": "thread_id",
+    "parent": "parent_run_id",
+    "conversation": "conversation_id",
+}
 
 
 def claim_at_login(sender: Any, request: Any, user: Any, **_: Any) -> None:
@@ -28,70 +33,83 @@ def claim_at_login(sender: Any, request: Any, user: Any, **_: Any) -> None:
     if bucket is None or user.pk is None:
         return
     try:
-        claim_runs(Owner.of_bucket(bucket), Owner.of_user(user))
+        claim(Owner.of_bucket(bucket), Owner.of_user(user))
     except DatabaseError:
-        logger.exception("The runs of a visitor could not be given to the user who logged in.")
+        logger.exception("What a visitor had could not be given to the user who logged in.")
     else:
         del session[BUCKET_SESSION_KEY]
+
+
+def claim(source: Owner, target: Owner) -> None:
+    """Make what `source` owns that of `target`: threads first, because a thread that stays behind keeps its runs."""
+    claim_threads(source, target)
+    claim_runs(source, target)
+
+
+def claim_threads(source: Owner, target: Owner) -> int:
+    """Make the threads of `source` those of `target` and return their number; those of a taken id stay behind."""
+    threads = Thread.objects.using(router.db_for_write(Thread)).of_owner(source)
+    return _claim(threads.only("owner", "scope", "thread_id"), target, {"thread": "thread_id"}, unique="thread_digest")
 
 
 def claim_runs(source: Owner, target: Owner) -> int:
     """Make the runs of `source` those of `target` and return their number.
 
-    Runs whose id `target` has already stay behind. Each batch is a transaction of its own.
+    Runs whose id `target` has already stay behind, and so do those whose thread has stayed behind.
     """
-    alias = router.db_for_write(Run)
-    runs = Run.objects.using(alias).of_owner(source).order_by("pk")
-    columns = ("pk", "owner", "scope", "run_id", "thread_id", "parent_run_id", "conversation_id")
+    runs = Run.objects.using(router.db_for_write(Run)).of_owner(source)
+    runs = runs.exclude(in_thread__owner_digest=digest(source.key)).only("owner", "scope", *_IDS_OF_RUN.values())
+    return _claim(runs, target, _IDS_OF_RUN, unique="run_digest")
+
+
+def _claim(rows: "QuerySet[Any]", owner: Owner, ids: dict[str, str], *, unique: str) -> int:
+    """Give the rows to `owner` in batches, each a transaction of its own; `ids` are what they have digests of."""
     claimed, last = 0, 0
-    while batch := list(runs.filter(pk__gt=last).only(*columns)[:BATCH_SIZE]):
+    rows = rows.order_by("pk")
+    columns = ["owner", "owner_digest", "partition_digest", *(f"{name}_digest" for name in ids)]
+    while batch := list(rows.filter(pk__gt=last)[:BATCH_SIZE]):
         last = batch[-1].pk
-        for run in batch:
-            _give(run, target)
-        free = _without_clashes(batch, alias)
+        for row in batch:
+            _give(row, owner, ids)
+        free = _without_clashes(batch, unique)
         try:
-            claimed += _save(free, alias)
+            claimed += _save(free, columns)
         except IntegrityError:
-            # The user has started a run of one of these ids meanwhile.
-            claimed += sum(_saved_alone(run, alias) for run in free)
+            # The user has started one of these ids meanwhile.
+            claimed += sum(_saved_alone(row, columns) for row in free)
     return claimed
 
 
-def _give(run: Run, owner: Owner) -> None:
-    run.owner = owner.key
+def _give(row: Any, owner: Owner, ids: dict[str, str]) -> None:
+    row.owner = owner.key
     values = {
         "owner_digest": digest(owner.key),
-        "partition_digest": digest(owner.key, run.scope),
-        **digests(
-            owner,
-            run.scope,
-            run=run.run_id,
-            thread=run.thread_id,
-            parent=run.parent_run_id,
-            conversation=run.conversation_id,
-        ),
+        "partition_digest": digest(owner.key, row.scope),
+        **digests(owner, row.scope, **{name: getattr(row, column) for name, column in ids.items()}),
     }
     for name, value in values.items():
-        setattr(run, name, value)
+        setattr(row, name, value)
 
 
-def _without_clashes(runs: Iterable[Run], alias: str) -> list[Run]:
-    digest_of = {run.run_digest: run for run in runs}
-    taken = Run.objects.using(alias).filter(run_digest__in=digest_of).values_list("run_digest", flat=True)
-    for run_digest in taken:
-        del digest_of[run_digest]
-    return list(digest_of.values())
+def _without_clashes(rows: list[Any], unique: str) -> list[Any]:
+    by_digest = {getattr(row, unique): row for row in rows}
+    others = type(rows[0])._default_manager.using(rows[0]._state.db)
+    for taken in others.filter(**{f"{unique}__in": by_digest}).values_list(unique, flat=True):
+        del by_digest[taken]
+    return list(by_digest.values())
 
 
-def _save(runs: list[Run], alias: str) -> int:
-    if not runs:
+def _save(rows: list[Any], columns: list[str]) -> int:
+    if not rows:
         return 0
+    alias = rows[0]._state.db
     with transaction.atomic(using=alias):
-        return Run.objects.using(alias).bulk_update(runs, ["owner", *_DIGESTS])
+        saved: int = type(rows[0])._default_manager.using(alias).bulk_update(rows, columns)
+    return saved
 
 
-def _saved_alone(run: Run, alias: str) -> int:
+def _saved_alone(row: Any, columns: list[str]) -> int:
     try:
-        return _save([run], alias)
+        return _save([row], columns)
     except IntegrityError:
         return 0

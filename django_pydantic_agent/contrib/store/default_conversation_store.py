@@ -1,6 +1,6 @@
 """Conversations in the project's database."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from itertools import groupby
 from operator import itemgetter
@@ -15,7 +15,7 @@ from django_pydantic_agent.contrib.store.cursors import Cursors
 from django_pydantic_agent.contrib.store.deletion import delete_thread
 from django_pydantic_agent.contrib.store.fields import from_microseconds, to_microseconds
 from django_pydantic_agent.contrib.store.models import Run, Thread, ThreadMessage
-from django_pydantic_agent.contrib.store.querysets import RunQuerySet, ThreadQuerySet
+from django_pydantic_agent.contrib.store.querysets import RunQuerySet, ThreadQuerySet, digests
 from django_pydantic_agent.exceptions import ThreadNotFound
 from django_pydantic_agent.log.frames import JsonObject, storable
 from django_pydantic_agent.ownership import Owner, resolve_owner
@@ -85,6 +85,14 @@ class DefaultConversationStore:
         if thread is None:
             raise RuntimeError("a thread has changed while it was locked")
         return thread
+
+    def holds(self, *, owner: Owner, thread_id: str, run: int) -> bool:
+        return self._runs.filter(pk=run, in_thread__in=self._thread(owner, thread_id).values("pk")).exists()
+
+    def titles(self, *, owner: Owner, thread_ids: Collection[str]) -> Mapping[str, str]:
+        ids = {digests(owner, self.scope, thread=thread_id)["thread_digest"]: thread_id for thread_id in thread_ids}
+        rows = self._threads.filter(thread_digest__in=ids).values_list("thread_digest", "title", "preview")
+        return {ids[digest]: title or preview or "" for digest, title, preview in rows}
 
     def page(self, *, owner: Owner, query: ThreadQuery) -> ThreadPage:
         cursors = Cursors("thread", owner, self.scope)
@@ -158,7 +166,8 @@ class DefaultConversationStore:
         if row is None:
             raise ThreadNotFound
         thread, turn = row
-        rows = self._current(thread).filter(Q(turn__lt=turn) | Q(turn=turn, run__lte=run))
+        until = Q(turn__lt=turn) | Q(turn=turn, run__lte=run)
+        rows = self._all(thread).filter(until).exclude(superseded_by__lte=run)
         return [message for _, message, _ in _messages(rows)]
 
     def save(self, saved: TurnSave) -> None:
@@ -238,13 +247,15 @@ class DefaultConversationStore:
         ).first()
         if row is None:
             raise ThreadNotFound
-        active = self._runs.filter(in_thread=row["pk"]).live().values_list("pk", "run_id").first()
+        runs = self._runs.filter(in_thread=row["pk"], superseded_by=None)
+        active = runs.live().values_list("pk", "run_id", "turn").first()
         rows = self._all(row["pk"]) if superseded else self._current(row["pk"])
         seen = (row["revision"], row["state_run"], row["state_seq"])
         current: list[JsonObject] = []
         replaced: dict[int, list[JsonObject]] = {}
         applied_seq = row["state_seq"] if active is not None and row["state_run"] == active[0] else 1
-        for (_, run, _), message, about in _messages(rows):
+        behind = 0
+        for (turn, run, _), message, about in _messages(rows):
             replaced_by, through_seq, *now = about
             if tuple(now) != seen:
                 return None
@@ -254,6 +265,7 @@ class DefaultConversationStore:
             current.append(message)
             if active is not None and run == active[0]:
                 applied_seq = max(applied_seq, through_seq)
+            behind += active is not None and (turn, run) > (active[2], active[0])
         return StoredThread(
             thread_id=thread_id,
             title=row["title"],
@@ -261,7 +273,9 @@ class DefaultConversationStore:
             messages=current,
             state=_state(row["state"]),
             archived=row["is_archived"],
-            active_run=None if active is None else ActiveRun(key=active[0], run_id=active[1], applied_seq=applied_seq),
+            active_run=None
+            if active is None
+            else ActiveRun(key=active[0], run_id=active[1], applied_seq=applied_seq, behind=behind),
             interrupts=row["open_interrupts"] if row["waiting_run"] is not None else [],
             superseded=self._named(replaced),
         )

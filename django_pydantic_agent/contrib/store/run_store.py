@@ -121,6 +121,11 @@ class DatabaseRunStore:
             return None
         return next(self._stored(self._runs.for_owner(owner, scope, run=run_id).listed(), owner), None)
 
+    def by_key(self, key: int, *, owner: Owner | None) -> StoredRun | None:
+        if owner is None:
+            return None
+        return next(self._stored(self._runs.of_owner(owner).filter(pk=key), owner), None)
+
     def page(self, *, owner: Owner | None, scope: str, query: RunQuery) -> RunPage:
         if owner is None:
             return RunPage([])

@@ -85,7 +85,7 @@ def save(saved: TurnSave, *, using: str) -> None:
         computed=_columns_of_run(connection, thread_id="in_thread_id", turn="turn", superseded_by="superseded_by"),
     )
     if saved.has_state:
-        written = Run.objects.using(using).filter(pk=key, superseded_by=None).values("in_thread")
+        written = Run.objects.using(using).filter(pk=key, superseded_by=None).values("in_thread")[:1]
         Thread.objects.using(using).filter(pk=written).update(
             state=as_json(saved.state).encode(), state_run=key, state_seq=saved.through_seq
         )

@@ -1,0 +1,49 @@
+"""A thread with what its running turn has brought so far."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ag_ui.core import EventType
+
+from django_pydantic_agent.log.projection import Projection
+from django_pydantic_agent.stores.base import RunStore
+from django_pydantic_agent.stores.conversations import StoredThread
+
+READ_BYTES = 1024 * 1024
+
+_TERMINAL = tuple(b'{"type":"%s"' % kind.value.encode() for kind in (EventType.RUN_FINISHED, EventType.RUN_ERROR))
+_SNAPSHOT = b'{"type":"%s"' % EventType.MESSAGES_SNAPSHOT.value.encode()
+
+
+def with_running_turn(thread: StoredThread, store: RunStore) -> StoredThread:
+    """Return the thread as of the last committed event of its active run, which `applied_seq` then names.
+
+    Following the run from there brings all that is missing. The end of a run is left to those who follow it, because it
+    has changed the thread in more than messages.
+    """
+    active = thread.active_run
+    if active is None:
+        return thread
+    place = len(thread.messages) - active.behind
+    projection = Projection(thread.messages[:place], state=thread.state)
+    applied_seq = active.applied_seq
+    for frame in frames_after(store, active.key, after=applied_seq):
+        if frame.startswith(_TERMINAL):
+            break
+        # Snapshots tell a client what the store has told here.
+        if not frame.startswith(_SNAPSHOT):
+            projection.apply_frame(frame)
+        applied_seq += 1
+    return replace(
+        thread,
+        messages=[*projection.messages, *thread.messages[place:]],
+        state=projection.state,
+        active_run=replace(active, applied_seq=applied_seq),
+    )
+
+
+def frames_after(store: RunStore, run: int, *, after: int) -> Iterator[bytes]:
+    """Yield the committed frames of a run behind seq `after`."""
+    while frames := store.read_frames(run, after=after, max_bytes=READ_BYTES):
+        yield from frames
+        after += len(frames)
