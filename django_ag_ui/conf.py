@@ -17,6 +17,8 @@ class AGUIConfig:
 
     run_list_limit: int = 50
     """Rows of `runs/` in one answer; 0 lifts the limit."""
+    thread_list_limit: int = 50
+    """Rows of `threads/` in one answer; 0 lifts the limit."""
     max_body_bytes: int = 10 * 1024 * 1024
     """The longest request body; Django's DATA_UPLOAD_MAX_MEMORY_SIZE does not apply to the mount."""
     max_messages: int = 10_000
@@ -31,7 +33,7 @@ class AGUIConfig:
 
 DEFAULTS: Mapping[str, int | float] = {field.name: field.default for field in fields(AGUIConfig)}  # type: ignore[misc]
 
-_MAY_BE_ZERO = frozenset({"run_list_limit"})
+_MAY_BE_ZERO = frozenset({"run_list_limit", "thread_list_limit"})
 
 
 def build_ag_ui_config(**keywords: Any) -> AGUIConfig:

@@ -67,7 +67,7 @@ def test_extras_install_what_the_contract_says(metadata: Message):
         named = requirement.name + (f"[{','.join(requirement.extras)}]" if requirement.extras else "")
         extras[chosen[0] if chosen else None].add(named)
     assert extras == {
-        None: {"ag-ui-protocol", "django", "djangorestframework", "pydantic-ai-slim"},
+        None: {"ag-ui-protocol", "django", "djangorestframework", "jsonpatch", "pydantic-ai-slim"},
         "harness": {"pydantic-ai-harness"},
         "code-mode": {"pydantic-ai-harness[code-mode]"},
         "channels": {"channels", "channels-redis", "daphne"},

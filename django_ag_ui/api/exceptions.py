@@ -96,6 +96,12 @@ class OtherRevision(exceptions.APIException):
     default_code = "precondition_failed"
 
 
+class RunGone(exceptions.APIException):
+    status_code = status.HTTP_410_GONE
+    default_detail = "the run that answers this post is not kept any more"
+    default_code = "run_gone"
+
+
 class ThreadContended(exceptions.APIException):
     status_code = status.HTTP_503_SERVICE_UNAVAILABLE
     default_detail = "the thread changes too fast to add to it"

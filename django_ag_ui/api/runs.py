@@ -1,6 +1,9 @@
 """Starting, continuing, listing and looking at runs."""
 
 import json
+import random
+import time
+from collections.abc import Callable
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -13,7 +16,14 @@ from rest_framework.response import Response
 
 from django_ag_ui.api.access import Access
 from django_ag_ui.api.authentication import ask, loaded
-from django_ag_ui.api.exceptions import ApprovalsUnavailable, InvalidQuery, RunIdReused, UnknownRun
+from django_ag_ui.api.exceptions import (
+    ApprovalsUnavailable,
+    InvalidQuery,
+    RunGone,
+    RunIdReused,
+    ThreadContended,
+    UnknownRun,
+)
 from django_ag_ui.api.ledger import has_open_end, with_ledger
 from django_ag_ui.api.parsers import read_run_input
 from django_ag_ui.api.paths import decode_id, mount_url
@@ -21,15 +31,23 @@ from django_ag_ui.api.renderers import EventStreamRenderer, JSONRenderer
 from django_ag_ui.api.serializers import run_detail, run_row
 from django_ag_ui.api.sse import FixedStream, RunStream, declares_1_0, max_stream_seconds, respond
 from django_ag_ui.api.throttling import READ_SCOPE, RUN_SCOPE
+from django_ag_ui.api.turns import PlannedTurn, ThreadPost
 from django_ag_ui.api.views import AGUIView
-from django_pydantic_agent.exceptions import InvalidInput, RunIdTaken
-from django_pydantic_agent.runs.plan import RunPlan
+from django_pydantic_agent.exceptions import InvalidInput, RunIdTaken, ThreadChanged
+from django_pydantic_agent.runs.plan import RunPlan, ThreadPlan
 from django_pydantic_agent.runs.request import KEPT_HEADERS, RunRequest
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores.base import RunQuery, StoredRun
+from django_pydantic_agent.threads.reconcile import Attach
 
 if TYPE_CHECKING:
     from ag_ui.core import RunAgentInput
+
+    from django_pydantic_agent.threads.posture import ThreadView
+
+# How often a turn is planned anew because the thread has changed, and the longest pause before, in seconds.
+ATTEMPTS = 60
+LONGEST_PAUSE = 0.1
 
 
 class RunsView(AGUIView):
@@ -46,7 +64,11 @@ class RunsView(AGUIView):
         except ValueError:
             raise InvalidQuery("cursor must be the next of an earlier page") from None
         mount = mount_url(request._request)
-        rows = [run_row(run, mount=mount, with_steps=True) for run in with_ledger(self.step_store, page.runs)]
+        titles = self.titles({run.thread_id for run in page.runs})
+        rows = [
+            run_row(run, mount=mount, with_steps=True, title=titles.get(run.thread_id))
+            for run in with_ledger(self.step_store, page.runs)
+        ]
         return Response({"runs": rows, "next": page.next})
 
     def _query(self, request: Request) -> RunQuery:
@@ -70,7 +92,12 @@ class RunView(AGUIView):
     def get(self, request: Request, *, run: str, **kwargs: str) -> HttpResponseBase:
         stored = find_run(self, run)
         (stored,) = with_ledger(self.step_store, [stored])
-        detail = run_detail(stored, mount=mount_url(request._request), with_steps=self.step_store is not None)
+        detail = run_detail(
+            stored,
+            mount=mount_url(request._request),
+            with_steps=self.step_store is not None,
+            title=self.titles([stored.thread_id]).get(stored.thread_id),
+        )
         etag = f'"{sha256(JSONRenderer().render(detail)).hexdigest()[:32]}"'
         response = Response(detail, headers={"ETag": etag})
         return get_conditional_response(request._request, etag=etag, response=response) or response
@@ -120,33 +147,90 @@ class StartView(AGUIView):
     def get_throttle_scope(self) -> str:
         if isinstance(self._reading, Exception):
             return RUN_SCOPE
-        run_id = self._reading[1].run_id
-        earlier = self.run_store.get(owner=self.owner, scope=self.scope, run_id=run_id)
+        earlier = self._find_earlier()
         return READ_SCOPE if earlier and earlier.digest == self.digest else RUN_SCOPE
 
-    def start(self, accepted: "RunAgentInput", *, source: StoredRun | None = None) -> StoredRun:
+    def start(
+        self, accepted: "RunAgentInput", *, source: StoredRun | None = None, thread: ThreadPlan | None = None
+    ) -> StoredRun:
         """Start the run, or return the one that this post started before; raises `RunIdTaken` for other posts."""
         from django_pydantic_agent.runs.engine import get_engine
 
         plan = RunPlan(
             config=self.server.agent_config,
-            request=self.run_request(),
+            request=self.run_request,
             run_input=accepted,
             store=self.run_store,
             digest=self.digest,
             scope=self.scope,
             source=source,
             protocol=self.protocol or "",
+            thread=thread,
         )
         try:
             return get_engine().start(plan)
         except RunIdTaken as taken:
-            if isinstance(taken.run, StoredRun) and taken.run.digest == self.digest:
-                return taken.run
-            raise
+            return self._own(taken)
 
+    def start_in_thread(
+        self, plan: "Callable[[ThreadView | None], PlannedTurn | Attach]", *, source: StoredRun | None = None
+    ) -> StoredRun:
+        """Start, or find, the run that `plan` makes of the thread, which is asked again where the thread has changed.
+
+        Raises what `start` raises, and `ThreadContended` where the thread keeps changing.
+        """
+        from django_pydantic_agent.runs.engine import get_engine
+
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                time.sleep(random.uniform(0, min(attempt / 100, LONGEST_PAUSE)))  # noqa: S311
+            thread = self.thread_post.view()
+            # Behind the thread: if an earlier try of this post has changed it, its run is there too.
+            if (earlier := self._find_earlier()) is not None:
+                return self._own(RunIdTaken(earlier))
+            planned = plan(thread)
+            if isinstance(planned, Attach):
+                return self._shown(planned.run)
+            try:
+                run = self.start(planned.run_input, source=source, thread=planned.thread)
+            except ThreadChanged:
+                continue
+            for key in planned.stops:
+                get_engine().cancel(key, store=self.run_store)
+            return run
+        raise ThreadContended
+
+    @cached_property
+    def thread_post(self) -> ThreadPost:
+        """This post as one to a thread; only where there is a conversation store."""
+        assert self.conversation is not None  # noqa: S101
+        assert self.owner is not None  # noqa: S101
+        return ThreadPost(
+            conversation=self.conversation,
+            owner=self.owner,
+            posted=self.posted[1],
+            policy=self.server.thread_policy,
+            if_match=self.request.headers.get("If-Match"),
+        )
+
+    def _find_earlier(self) -> StoredRun | None:
+        return self.run_store.get(owner=self.owner, scope=self.scope, run_id=self.posted[1].run_id)
+
+    def _own(self, taken: RunIdTaken) -> StoredRun:
+        """Return the run that has the id of this post, if this post has started it."""
+        if isinstance(taken.run, StoredRun) and taken.run.digest == self.digest:
+            return taken.run
+        raise taken
+
+    def _shown(self, key: int) -> StoredRun:
+        run = self.run_store.by_key(key, owner=self.owner)
+        if run is None:
+            raise RunGone
+        return run
+
+    @cached_property
     def run_request(self) -> RunRequest:
-        """Return what the run keeps of this request."""
+        """What the run keeps of this request."""
         request = self.request._request
         body, run_input = self.posted
         context = self.server.context_for_request and ask(self.server.context_for_request, request)
@@ -193,14 +277,17 @@ class StartView(AGUIView):
 
 
 class AgentView(StartView):
-    """Start a run from a whole transcript."""
+    """Start a run from a whole transcript, or from what that adds to a thread."""
 
     def post(self, request: Request, **kwargs: str) -> HttpResponseBase:
         from django_pydantic_agent.log.accept import accept_transcript
 
         self.refuse_resume_entries()
         try:
-            run = self.start(accept_transcript(self.posted[1]))
+            if self.conversation is None:
+                run = self.start(accept_transcript(self.posted[1]))
+            else:
+                run = self.start_in_thread(self.thread_post.plan)
         except RunIdTaken:
             raise RunIdReused from None
         return self.stream(run)
@@ -210,20 +297,30 @@ class ContinueView(StartView):
     """Start a run from the last complete snapshot of another; `resume/` and `fork/` do the same."""
 
     def post(self, request: Request, *, run: str, **kwargs: str) -> HttpResponseBase:
-        from django_pydantic_agent.log.accept import accept_continuation
-
         source = self._source(run)
         self.refuse_resume_entries()
-        accepted = accept_continuation(
-            self.posted[1],
-            known_ids=self.run_store.lineage_message_ids(source.key),
-            open_end=lambda: has_open_end(self.step_store, source.run_id),
-        )
         try:
-            started = self.start(accepted, source=source)
+            started = self._continue(source)
         except RunIdTaken:
             return respond(request._request, FixedStream(self._refusal()))
         return self.stream(started)
+
+    def _continue(self, source: StoredRun) -> StoredRun:
+        from django_pydantic_agent.log.accept import accept_continuation
+
+        def open_end() -> bool:
+            return has_open_end(self.step_store, source.run_id)
+
+        if self.conversation is None:
+            known_ids = self.run_store.lineage_message_ids(source.key)
+            return self.start(
+                accept_continuation(self.posted[1], known_ids=known_ids, open_end=open_end), source=source
+            )
+
+        def plan(thread: "ThreadView | None") -> PlannedTurn:
+            return self.thread_post.continuation(thread, source, store=self.run_store, open_end=open_end)
+
+        return self.start_in_thread(plan, source=source)
 
     def _source(self, segment: str) -> StoredRun:
         (source,) = with_ledger(self.step_store, [find_run(self, segment)])

@@ -1,14 +1,22 @@
-"""Runs as answers show them."""
+"""Runs and threads as answers show them, and what a request changes of a thread."""
 
+import json
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from django_ag_ui.api.paths import encode_id
+from django_pydantic_agent.conf import suggestion
+from django_pydantic_agent.exceptions import InvalidInput
 from django_pydantic_agent.stores.base import StoredRun
+from django_pydantic_agent.stores.conversations import StoredThread, ThreadRow
 
 
-def run_row(run: StoredRun, *, mount: str, with_steps: bool) -> dict[str, Any]:
-    """Return a row of `runs/`; `mount` is the path of the mount, `with_steps` says that it has a step store."""
+def run_row(run: StoredRun, *, mount: str, with_steps: bool, title: str | None) -> dict[str, Any]:
+    """Return a row of `runs/`.
+
+    `mount` is the path of the mount, `with_steps` says that it has a step store, `title` is that of the run's thread.
+    """
     segment = encode_id(run.run_id)
     links = {"self": f"{mount}runs/{segment}/"}
     if with_steps and run.continuable:
@@ -22,7 +30,7 @@ def run_row(run: StoredRun, *, mount: str, with_steps: bool) -> dict[str, Any]:
         "preview": run.preview,
         "status": str(run.status),
         "finished_at": timestamp(run.finished_at),
-        "title": None,
+        "title": title or None,
         "last_seq": run.last_seq,
         "unresolved_effects": run.unresolved_effects,
         "pending_interrupts": run.pending_interrupts,
@@ -30,15 +38,79 @@ def run_row(run: StoredRun, *, mount: str, with_steps: bool) -> dict[str, Any]:
     }
 
 
-def run_detail(run: StoredRun, *, mount: str, with_steps: bool) -> dict[str, Any]:
+def run_detail(run: StoredRun, *, mount: str, with_steps: bool, title: str | None) -> dict[str, Any]:
     """Return the row with what only one run's own page shows."""
-    return run_row(run, mount=mount, with_steps=with_steps) | {
+    return run_row(run, mount=mount, with_steps=with_steps, title=title) | {
         "applied_seq": run.last_seq,
         "durable_seq": run.last_seq,
         "attempt": run.attempt,
         "error": run.error,
         "interrupts": run.interrupts,
     }
+
+
+def thread_row(thread: ThreadRow) -> dict[str, Any]:
+    """Return a row of `threads/`; a thread without a title goes by its first user message."""
+    return {
+        "thread_id": thread.thread_id,
+        "title": thread.title or thread.preview or "",
+        "updated_at": timestamp(thread.updated_at),
+        "preview": thread.preview,
+        "revision": thread.revision,
+        "turns": thread.turns,
+        "archived": thread.archived,
+        "active_run": thread.active_run,
+    }
+
+
+def thread_detail(thread: StoredThread, *, with_superseded: bool) -> dict[str, Any]:
+    """Return a thread with its messages and, where they were asked for, those that later runs have replaced."""
+    from django_pydantic_agent.threads.branch import preview
+
+    active = thread.active_run
+    detail = {
+        "thread_id": thread.thread_id,
+        "title": thread.title or preview(thread.messages) or "",
+        "revision": thread.revision,
+        "messages": thread.messages,
+        "state": {} if thread.state is None else thread.state,
+        "active_run": active and {"run_id": active.run_id, "applied_seq": active.applied_seq},
+        "interrupts": thread.interrupts,
+    }
+    if with_superseded:
+        detail["superseded"] = [
+            {"replaced_by": replaced.replaced_by, "messages": replaced.messages} for replaced in thread.superseded
+        ]
+    return detail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadChanges:
+    """What a PATCH changes; None stays as it is."""
+
+    title: str | None = None
+    archived: bool | None = None
+
+
+def thread_changes(body: bytes) -> ThreadChanges:
+    """Return the changes that a JSON merge patch asks for. Raises `InvalidInput`."""
+    try:
+        changes = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput("the body is not valid JSON") from error
+    if not isinstance(changes, dict):
+        raise InvalidInput("the body must be a JSON object")
+    for key, value in changes.items():
+        if key not in _CHANGEABLE:
+            raise InvalidInput(f"a thread has no {key[:100]!r} that can be changed{suggestion(key[:100], _CHANGEABLE)}")
+        if not isinstance(value, _CHANGEABLE[key]):
+            raise InvalidInput(f"{key} must be a {'string' if key == 'title' else 'boolean'}")
+    if not changes.get("title", "given").strip():
+        raise InvalidInput("title must not be empty")
+    return ThreadChanges(**changes)
+
+
+_CHANGEABLE = {"title": str, "archived": bool}
 
 
 def timestamp(moment: datetime | None) -> str | None:

@@ -55,7 +55,7 @@ class ThreadPost:
 
     def plan(self, thread: ThreadView | None) -> PlannedTurn | Attach:
         """Return what is to be done on the thread as it was seen; raises the refusal that goes to the client."""
-        revision = None if self.if_match is None else asked_revision(self.if_match, thread and thread.revision)
+        revision = None if self.if_match is None else asked_revision(self.if_match, _revision(thread))
         decision = reconcile(self.posted, thread, if_match=revision, policy=self.policy)
         match decision:
             case Attach():
@@ -89,7 +89,7 @@ class ThreadPost:
         """
         from django_pydantic_agent.log.accept import accept_continuation
 
-        check_revision(self.if_match, thread and thread.revision)
+        check_revision(self.if_match, _revision(thread))
         known = store.lineage_message_ids(source.key)
         imported: Sequence[dict[str, Any]] = ()
         if thread is None:
@@ -103,7 +103,7 @@ class ThreadPost:
         start = TurnStart(
             owner=self.owner,
             thread_id=self.posted.thread_id,
-            revision=thread and thread.revision,
+            revision=_revision(thread),
             messages=_as_json(run_input.messages),
             imported=imported,
             follows=None if thread is None else source.key,
@@ -127,7 +127,7 @@ class ThreadPost:
         start = TurnStart(
             owner=self.owner,
             thread_id=self.posted.thread_id,
-            revision=thread and thread.revision,
+            revision=_revision(thread),
             messages=_as_json(messages),
             imported=_as_json(imported),
             supersede_from=supersede_from,
@@ -173,6 +173,10 @@ def check_revision(if_match: str | None, current: int | None) -> None:
     """Raise `OtherRevision` where a request has an If-Match header that does not name the current revision."""
     if if_match is not None and asked_revision(if_match, current) != current:
         raise OtherRevision
+
+
+def _revision(thread: ThreadView | None) -> int | None:
+    return None if thread is None else thread.revision
 
 
 def _with(planned: PlannedTurn, **changes: Any) -> PlannedTurn:

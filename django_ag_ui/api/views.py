@@ -1,6 +1,6 @@
 """What every route of a mount has in common."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ from django_pydantic_agent.stores import run_store_for
 if TYPE_CHECKING:
     from django_ag_ui.server import AGUIServer
     from django_pydantic_agent.stores.base import RunStore
+    from django_pydantic_agent.stores.conversations import ConversationStore
 
 
 class AGUIView(APIView):
@@ -126,7 +127,23 @@ class AGUIView(APIView):
         if hasattr(self.step_store, "owner"):
             owner: Owner | None = self.step_store.owner
             return owner
+        if self.server.conversation_store is not None:
+            return self.server.conversation_store.owner(self.request._request)
         return resolve_owner(self.request._request)
+
+    @cached_property
+    def conversation(self) -> "ConversationStore | None":
+        """The conversation store, None where it or the step store would not keep anything of this request."""
+        store = self.server.conversation_store
+        if store is None or self.owner is None or store.owner(self.request._request) != self.owner:
+            return None
+        return store
+
+    def titles(self, thread_ids: Collection[str]) -> Mapping[str, str]:
+        """Return the titles of those of these threads that a conversation store has."""
+        if self.conversation is None or self.owner is None or not thread_ids:
+            return {}
+        return self.conversation.titles(owner=self.owner, thread_ids=thread_ids)
 
     @cached_property
     def scope(self) -> str:

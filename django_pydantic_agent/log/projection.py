@@ -30,11 +30,11 @@ class Changes:
 class Projection:
     """Folds the events of a run into messages and state, and keeps account of what they leave open.
 
-    It does what the reducer of `@ag-ui/client` 1.0.0 does, except that it leaves out patches to which the client's
-    answer is no message: those that make of an activity's content anything but an object. Chunks are not among the
-    events, because the log holds what they stand for. `messages` and `state` are what there was before the run, as JSON
-    in the form it has on the wire. They are left as they are, and so is all that a projection has returned: later
-    events do not change it.
+    It does what the reducer of `@ag-ui/client` 1.0.0 does, but for faulty patches that the client applies all the same:
+    moves and copies that RFC 6902 forbids, and what makes an activity's content anything but an object. Chunks are not
+    among the events, because the log holds what they stand for. `messages` and `state` are what there was before the
+    run, as JSON in the form it has on the wire. They are left as they are, and so is all that a projection has
+    returned: later events do not change it.
     """
 
     def __init__(self, messages: Iterable[JsonObject] = (), *, state: Any) -> None:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import RunStatus
+from django_pydantic_agent.stores.conversations import TurnSave
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage
 
-    from django_pydantic_agent.stores.conversations import ConversationStore, TurnSave, TurnStart
+    from django_pydantic_agent.stores.conversations import ConversationStore, TurnStart
 
 FrameMaker = Callable[["int | None"], bytes]
 """Makes a frame that shows the revision its thread has got; None stands for a run outside of any thread."""
@@ -141,13 +142,12 @@ class RunWrite:
         """Save the turns and make the terminal frame; called inside the commit, once more where it is tried again."""
         revision = None
         if self.conversation is not None:
-            for saved in self.turns[:-1]:
+            for saved in self.turns if self.ending is None else self.turns[:-1]:
                 self.conversation.save(saved)
-            for last in self.turns[-1:]:
-                if self.ending is not None:
-                    revision = self.conversation.end(last, self.ending)
-                else:
-                    self.conversation.save(last)
+            if self.ending is not None:
+                # A run ends in its thread too where what it wrote there could not be stored.
+                last = self.turns[-1] if self.turns else TurnSave(run=self.key, through_seq=self.last_seq, size=0)
+                revision = self.conversation.end(last, self.ending)
         if self.ending is not None:
             self.terminal = self.ending.frame(revision)
 

@@ -200,5 +200,8 @@ class ConversationStore(Protocol):
         ...
 
     def end(self, saved: TurnSave, ending: "Ending") -> int:
-        """Write the last of a run's messages and what it waits for, and raise the revision; return it."""
+        """Write the last of a run's messages and what it waits for, and raise the revision; return it.
+
+        Returns 0 where the thread was deleted meanwhile.
+        """
         ...

@@ -358,7 +358,9 @@ class MemoryConversationStore(ConversationStore):
 
     def save(self, saved: TurnSave) -> None:
         with self._kept.lock:
-            thread = self._of_run(saved.run)
+            thread = self._kept.of_run.get(saved.run)
+            if thread is None:
+                return
             run = thread.runs[saved.run]
             for place, message in saved.messages:
                 key = (run.turn, run.key, place)
@@ -370,7 +372,9 @@ class MemoryConversationStore(ConversationStore):
     def end(self, saved: TurnSave, ending: "Ending") -> int:
         with self._kept.lock:
             self.save(saved)
-            thread = self._of_run(saved.run)
+            thread = self._kept.of_run.get(saved.run)
+            if thread is None:
+                return 0
             run = thread.runs[saved.run]
             run.status = ending.status
             if run.superseded_by is None and (ending.interrupts or ending.pending_calls):

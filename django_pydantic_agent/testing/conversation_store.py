@@ -249,8 +249,8 @@ class ConversationStoreConformance:
         store = self.make_store()
         self.turn(store, "u1", "a1")
         for revision in (None, 0, 1, 3):
-            self.refuses(ThreadChanged, lambda at=revision: self.accept(store, said("u2"), revision=at))
-        self.refuses(ThreadChanged, lambda: self.accept(store, said("u2"), thread_id="new", revision=1))
+            self.refuses(ThreadChanged, self.accept, store, said("u2"), revision=revision)
+        self.refuses(ThreadChanged, self.accept, store, said("u2"), thread_id="new", revision=1)
         assert self.current(store) == ["u1", "a1"]
         assert store.view(owner=ADA, thread_id="new") is None
         self.accept(store, said("u2"), revision=2)
@@ -303,11 +303,12 @@ class ConversationStoreConformance:
         )
         view = self.viewed(store)
         assert (view.turns[0].state, view.active) == (TurnState.WAITING, None)
-        assert (view.open_calls, view.open_interrupts) == ({"c2"}, {"i1"})
+        assert (set(view.open_calls), set(view.open_interrupts)) == ({"c2"}, {"i1"})
         assert store.read(owner=ADA, thread_id="thread").interrupts == interrupts
         self.accept(store, result("t2", "c2"), continues=run)
         view = self.viewed(store)
-        assert (view.turns[0].state, view.open_calls, view.open_interrupts) == (TurnState.LIVE, set(), set())
+        assert view.turns[0].state is TurnState.LIVE
+        assert not view.open_calls | view.open_interrupts
         assert store.read(owner=ADA, thread_id="thread").interrupts == []
         assert self.current(store) == ["u1", "a1", "t2"]
 
@@ -359,7 +360,8 @@ class ConversationStoreConformance:
         assert [message.id for message in view.messages] == ["u1", "a1", "u2"]
         assert view.messages[2].former == {digest}
         assert view.messages[2].digest != digest
-        assert (view.superseded, len(view.turns)) == ({"a2"}, 2)
+        assert view.superseded == {"a2"}
+        assert len(view.turns) == 2
         [row] = store.page(owner=ADA, query=ThreadQuery()).threads
         assert row.turns == 2
         assert replaced_in(store.read(owner=ADA, thread_id="thread", superseded=True)) == [("edit", ["u2", "a2"])]
@@ -386,7 +388,8 @@ class ConversationStoreConformance:
         view = self.viewed(store)
         assert self.current(store) == ["u1", "a1", "u2"]
         assert view.superseded == {"a2", "a2b", "a2c"}
-        assert (view.active, view.open_interrupts) == (new, set())
+        assert view.active == new
+        assert not view.open_interrupts
         assert store.read(owner=ADA, thread_id="thread").state is None
 
     def test_following_an_earlier_run_keeps_the_later_turns_as_superseded(self) -> None:
@@ -492,6 +495,24 @@ class ConversationStoreConformance:
         assert ids_of(store.transcript(run=second)) == ["u1", "a1", "u2"]
         assert ids_of(store.transcript(run=first)) == ["u1", "a1"]
 
+    def test_it_says_which_runs_a_thread_holds(self) -> None:
+        store = self.make_store()
+        run = self.turn(store, "u1", "a1")
+        other = self.turn(store, "v1", "b1", thread_id="other")
+        assert store.holds(owner=ADA, thread_id="thread", run=run)
+        assert not store.holds(owner=ADA, thread_id="thread", run=other)
+        assert not store.holds(owner=ADA, thread_id="unknown", run=run)
+        assert not store.holds(owner=BOB, thread_id="thread", run=run)
+
+    def test_titles_fall_back_on_the_preview(self) -> None:
+        store = self.make_store()
+        for name in ("a", "b"):
+            self.turn(store, "u1", thread_id=name)
+        self.turn(store, "u1", thread_id="c", owner=BOB)
+        store.rename(owner=ADA, thread_id="b", title="Title")
+        titles = store.titles(owner=ADA, thread_ids=["a", "b", "c", "d"])
+        assert titles == {"a": "content of u1", "b": "Title"}
+
     def test_a_title_of_a_person_wins(self) -> None:
         store = self.make_store()
         self.turn(store, "u1", "a1")
@@ -510,7 +531,7 @@ class ConversationStoreConformance:
         made = store.read(owner=ADA, thread_id="thread").title
         assert made.startswith("xxx")
         assert len(made) <= 1_000
-        self.refuses(InvalidInput, lambda: store.rename(owner=ADA, thread_id="thread", title="y" * 1_000_000))
+        self.refuses(InvalidInput, store.rename, owner=ADA, thread_id="thread", title="y" * 1_000_000)
         assert store.read(owner=ADA, thread_id="thread").title == made
 
     def test_a_title_is_one_line_that_every_database_takes(self) -> None:
@@ -614,7 +635,7 @@ class ConversationStoreConformance:
         store = self.make_store()
         self.turn(store, "u1")
         for cursor in ("", "1", "0" * 48, "\N{GRINNING FACE}", "x" * 10_000):
-            self.refuses(InvalidInput, lambda made_up=cursor: store.page(owner=ADA, query=ThreadQuery(cursor=made_up)))
+            self.refuses(InvalidInput, store.page, owner=ADA, query=ThreadQuery(cursor=cursor))
 
     def test_deleting_a_thread_leaves_nothing_of_it(self) -> None:
         store = self.make_store()
@@ -626,6 +647,7 @@ class ConversationStoreConformance:
         self.refuses_unknown(store, ADA, "thread")
         assert self.listed(store) == ["other"]
         assert store.view(owner=ADA, thread_id="thread") is None
+        assert self.end(store, going) == 0
         self.turn(store, "v1", "b1")
         assert (self.current(store), self.viewed(store).revision) == (["v1", "b1"], 2)
 
@@ -634,15 +656,19 @@ class ConversationStoreConformance:
 
     def refuses_unknown(self, store: ConversationStore, owner: Owner, thread_id: str) -> None:
         """See that each method that names a thread says that there is none."""
-        self.refuses(ThreadNotFound, lambda: store.read(owner=owner, thread_id=thread_id))
-        self.refuses(ThreadNotFound, lambda: store.rename(owner=owner, thread_id=thread_id, title="Title"))
-        self.refuses(ThreadNotFound, lambda: store.entitle(owner=owner, thread_id=thread_id, title="Title"))
-        self.refuses(ThreadNotFound, lambda: store.archive(owner=owner, thread_id=thread_id, archived=True))
-        self.refuses(ThreadNotFound, lambda: store.delete(owner=owner, thread_id=thread_id))
+        for method, arguments in (
+            (store.read, {}),
+            (store.rename, {"title": "Title"}),
+            (store.entitle, {"title": "Title"}),
+            (store.archive, {"archived": True}),
+            (store.delete, {}),
+        ):
+            self.refuses(ThreadNotFound, method, owner=owner, thread_id=thread_id, **arguments)
 
-    def refuses(self, error: type[Exception], call: Callable[[], Any]) -> None:
+    def refuses(self, error: type[Exception], call: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        """See that a call raises `error`."""
         try:
-            call()
+            call(*args, **kwargs)
         except error:
             return
         raise AssertionError(f"{error.__name__} was not raised")

@@ -527,7 +527,7 @@ class DurableStepStoreConformance(StepStoreConformance):
         await store.append_event(event("run", error=text, tool_name=text, metadata={"key": text}))
         await store.save_snapshot(snapshot("run", prompt(text)))
         await store.save_snapshot(snapshot("run", prompt("a\0b"), agent_name=text))
-        await store.record_tool_effect(effect("run", "call", effect_summary=text))
+        await store.record_tool_effect(effect("run", text, effect_summary=text))
         shown = "a\ufffdb\ufffdc"
         (record,) = await store.list_runs()
         assert (record.agent_name, record.metadata) == (shown, {shown: shown})
@@ -536,7 +536,7 @@ class DurableStepStoreConformance(StepStoreConformance):
         first, second = await store.list_snapshots(run_id="run")
         assert first.messages[0].parts[0].content == shown
         assert second.messages == [prompt("a\0b")], "JSON can hold a NUL, so the model's own data stays as it is"
-        saved = await store.get_tool_effect(run_id="run", tool_call_id="call")
+        saved = await store.get_tool_effect(run_id="run", tool_call_id=text)
         assert saved.effect_summary in (text, shown), "a live run may answer from memory"
 
     async def test_C09_numbers_without_a_json_form_are_saved_as_null(self) -> None:

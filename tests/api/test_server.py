@@ -5,6 +5,7 @@ from pydantic_ai import Agent
 
 from django_ag_ui import AGUIServer, get_server
 from django_pydantic_agent import ToolRegistry
+from django_pydantic_agent.contrib.store.default_conversation_store import DefaultConversationStore
 
 registry = ToolRegistry()
 
@@ -19,6 +20,7 @@ OBJECTS = [
     "toolsets",
     "capabilities",
     "step_store",
+    "conversation_store",
     "get_user",
     "authorize",
     "authentication_classes",
@@ -41,7 +43,7 @@ def test_a_string_in_a_list_of_objects_is_refused_by_name(name: str):
         AGUIServer(registry, **{name: ["path.to.Thing"]})
 
 
-@pytest.mark.parametrize("name", ["conversation_store", "on_concurrent_run", "attachment_store", "no_such_thing"])
+@pytest.mark.parametrize("name", ["on_orphan", "attachment_store", "no_such_thing"])
 def test_a_keyword_that_does_not_exist_is_refused_by_name(name: str):
     with pytest.raises(TypeError, match=name):
         AGUIServer(registry, **{name: object()})
@@ -51,6 +53,12 @@ def test_a_keyword_that_does_not_exist_is_refused_by_name(name: str):
     ("name", "value"),
     [
         ("step_store", object()),
+        ("conversation_store", object()),
+        ("conversation_store", DefaultConversationStore),
+        ("on_concurrent_run", "queue"),
+        ("on_stale_client", None),
+        ("client_history", True),
+        ("snapshot_save_mode", "round_trip"),
         ("get_user", 1),
         ("csrf_exempt", "no"),
         ("require_authenticated", None),
@@ -78,6 +86,12 @@ def test_anything_that_leads_to_an_agent_can_be_mounted(source: Any):
 def test_a_step_store_mounts_the_routes_that_need_one():
     patterns, _, _ = AGUIServer(registry, step_store=lambda request: None).urls
     assert {"runs", "resume", "fork"} <= {pattern.name for pattern in patterns}
+
+
+def test_a_conversation_store_mounts_the_routes_that_need_one():
+    patterns, _, _ = AGUIServer(registry, conversation_store=DefaultConversationStore()).urls
+    assert {"threads", "thread"} <= {pattern.name for pattern in patterns}
+    assert "resume" not in {pattern.name for pattern in patterns}
 
 
 def test_a_mounted_server_is_found_by_its_namespace():

@@ -6,7 +6,8 @@ from rest_framework.authentication import BaseAuthentication, SessionAuthenticat
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
-from django_ag_ui import AGUIServer, ScopedStepStore
+from django_ag_ui import AGUIServer, ScopedConversationStore, ScopedStepStore
+from django_pydantic_agent.contrib.store.default_conversation_store import DefaultConversationStore
 from django_pydantic_agent.contrib.store.default_step_store import DefaultStepStore
 from tests.api.agents import Hook, registry
 from tests.api.stores import dict_step_store
@@ -46,6 +47,12 @@ def server(namespace: str, **keywords: Any) -> tuple[Any, str, str]:
     return AGUIServer(registry, namespace=namespace, **keywords).urls
 
 
+def talk(namespace: str, **keywords: Any) -> tuple[Any, str, str]:
+    """Return a mount that keeps conversations."""
+    stores = {"step_store": DefaultStepStore, "conversation_store": DefaultConversationStore()}
+    return server(namespace, **(stores | keywords))
+
+
 urlpatterns = [
     path("agent/", server("ag_ui", step_store=DefaultStepStore, context_for_request=context)),
     path("exempt/", server("exempt", step_store=DefaultStepStore, csrf_exempt=True)),
@@ -63,5 +70,31 @@ urlpatterns = [
         ),
     ),
     path("cookie/", server("cookie", step_store=DefaultStepStore, authentication_classes=[CookieAuthentication])),
+    path("talk/", talk("talk")),
+    path("talk-plain/", talk("talk_plain", step_store=None)),
+    path("talk-reject/", talk("talk_reject", on_concurrent_run="reject")),
+    path("talk-interrupt/", talk("talk_interrupt", on_concurrent_run="interrupt")),
+    path("talk-rollback/", talk("talk_rollback", on_concurrent_run="rollback")),
+    path("talk-attach/", talk("talk_attach", on_concurrent_run="attach")),
+    path("talk-strict/", talk("talk_strict", on_stale_client="reject")),
+    path("talk-importing/", talk("talk_importing", client_history="import")),
+    path("talk-members/", talk("talk_members", require_authenticated=False)),
+    path(
+        "talk-guests/",
+        talk(
+            "talk_guests",
+            require_authenticated=False,
+            step_store=anonymous_step_store,
+            conversation_store=DefaultConversationStore(allow_anonymous=True),
+        ),
+    ),
+    path(
+        "talk-scoped/",
+        talk(
+            "talk_scoped",
+            step_store=ScopedStepStore(DefaultStepStore, scope="a"),
+            conversation_store=ScopedConversationStore(DefaultConversationStore(), scope="a"),
+        ),
+    ),
     path("teams/<slug:team>/", include(([path("agent/", server("team", step_store=DefaultStepStore))], "teams"))),
 ]

@@ -200,6 +200,7 @@ STREAMS = {
             StateDeltaEvent(
                 delta=[{"op": "remove", "path": "/list"}, {"op": "test", "path": "/deep", "value": "not that"}]
             ),
+            StateDeltaEvent(delta=[{"op": "move", "from": "/nowhere", "path": "/n"}]),
             StateDeltaEvent(delta=[{"op": "replace", "path": "", "value": [0]}]),
             StateSnapshotEvent(snapshot=None),
             StateSnapshotEvent(snapshot={"end": 0}),

@@ -11,7 +11,7 @@ from ag_ui.core import (
     UserMessage,
 )
 
-from django_pydantic_agent.log.frames import REPLACEMENT, bounded, encode, storable
+from django_pydantic_agent.log.frames import REPLACEMENT, bounded, encode, storable, wire_form
 
 
 @pytest.mark.parametrize(
@@ -65,3 +65,9 @@ def test_only_results_over_the_limit_are_shortened(settings):
     assert bounded(long).content == "é" * 5 + "\n[shortened: the first 10 of 12 bytes]"
     text = TextMessageContentEvent(message_id="m", delta="x" * 100)
     assert bounded(text) is text
+
+
+def test_C08_C09_C13_messages_and_data_can_be_had_as_they_are_on_the_wire():
+    assert wire_form(UserMessage(id="1", content="a\0")) == {"id": "1", "role": "user", "content": f"a{REPLACEMENT}"}
+    data = {"a\0": ["\ud800", math.nan, None], "n": 2512292042121000001}
+    assert wire_form(data) == {f"a{REPLACEMENT}": [REPLACEMENT, None, None], "n": 2512292042121000001}

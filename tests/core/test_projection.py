@@ -154,7 +154,7 @@ def test_who_joins_in_the_middle_and_is_told_what_is_open_ends_with_what_everybo
 
 @pytest.mark.node
 @drawn
-@given(stream=streams(snapshots=False), data=st.data())
+@given(stream=streams(losses=False), data=st.data())
 def test_who_joins_any_legal_run_in_the_middle_ends_with_what_everybody_has(client, stream, data):
     frames = frames_of(stream)
     seq = data.draw(st.integers(1, len(frames) - 1))

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from django.contrib.auth.models import User
+from django.db import connections
 
 from django_pydantic_agent.contrib.store.models import Run
 from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore
@@ -43,7 +44,10 @@ def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:
 
     def make(call: Callable[[], T]) -> T:
         barrier.wait(WAIT_SECONDS)
-        return call()
+        try:
+            return call()
+        finally:
+            connections.close_all()
 
     with ThreadPoolExecutor(len(calls)) as threads:
         return list(threads.map(make, calls))

@@ -4,9 +4,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, sync_to_async
 from django.contrib.auth.models import AnonymousUser
-from django.db import connection
+from django.db import connection, connections
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic_ai.messages import ModelMessage, ModelRequest
@@ -280,3 +280,12 @@ def test_owners_and_scopes_share_nothing():
         assert [row.error for row in events] == [str(number)]
     with pytest.raises(ValueError, match="already"):
         stores[2].scoped("inner")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_no_connection_stays_open_in_a_thread_that_is_not_djangos():
+    async def run() -> list[bool]:
+        await step_store(ADA).append_event(event("run"))
+        return await sync_to_async(lambda: [item.connection is not None for item in connections.all(True)])()
+
+    assert asyncio.run(run()) in ([], [False])

@@ -13,6 +13,7 @@ from django.db import connection, models
 from django.db.models.fields.json import JSONField
 
 from django_pydantic_agent.contrib.store.fields import InstantField, from_microseconds, to_microseconds
+from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.contrib.store.models import Run
 
 ROOT = Path(__file__).parent.parent.parent
@@ -122,6 +123,12 @@ def test_C35_an_instant_is_read_as_it_was_written(settings, use_tz):
     assert Run.objects.get(created_at=instant).created_at == instant
     assert Run.objects.filter(created_at__lt=instant).count() == 0
     assert Run.objects.get(pk=run.pk).finished_at is None
+
+
+@pytest.mark.parametrize("other", [("ab", "c"), ("a", "bc", ""), ("a2:bc",), ("a", "b\0c"), ("a", "\ud800bc")])
+def test_digests_tell_apart_where_one_text_ends_and_the_next_begins(other):
+    assert digest("a", "bc") != digest(*other)
+    assert len(digest(*other)) == 64
 
 
 @pytest.mark.parametrize(

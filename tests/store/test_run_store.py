@@ -179,6 +179,12 @@ class TestCommit:
         assert not StepEvent.objects.exists()
         assert read(store, other, after=1) == [b"c"]
 
+    def test_a_writer_whose_run_was_taken_over_is_refused(self, store):
+        run = create(store)
+        Run.objects.update(epoch=2)
+        assert isinstance(store.commit([write(run, 2, b"a", begins=True)])[0], LeaseLost)
+        assert len(read(store, run)) == 1
+
     def test_nothing_is_appended_to_a_run_that_is_gone(self, store):
         run = create(store)
         Run.objects.all().delete()

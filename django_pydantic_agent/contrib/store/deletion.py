@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Any
 
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 
 from django_pydantic_agent.contrib.store.models import HistoryMessage, Run, Snapshot, Thread
 from django_pydantic_agent.contrib.store.outages import patiently
@@ -89,11 +89,17 @@ def _delete(threads: ThreadQuerySet, using: str) -> list[int] | None:
 
 
 def _delegates(run_digests: set[str], runs: RunQuerySet) -> Iterator[tuple[int, str]]:
-    """Yield the keys and digests of the runs that only the ledger has and that were made inside the given ones."""
+    """Yield the keys and digests of the runs that only the ledger has and that were made inside the given ones.
+
+    Those that go on from the history of another run were not: somebody has continued it without the engine.
+    """
+    key = OuterRef("pk")
+    forked = Exists(HistoryMessage.objects.filter(writer=key, base_writer__isnull=False).exclude(base_writer=key))
+    unchanged = Exists(Snapshot.objects.filter(run=key).exclude(history_writer=key).exclude(history_writer=NOBODY))
     while run_digests:
         found: dict[int, str] = {}
         for some in _batches(run_digests):
-            inside = runs.filter(is_ledger_only=True, parent_digest__in=some)
+            inside = runs.filter(~forked, ~unchanged, is_ledger_only=True, parent_digest__in=some)
             found.update(inside.values_list("pk", "run_digest"))
         yield from found.items()
         run_digests = set(found.values())

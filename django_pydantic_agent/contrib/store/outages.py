@@ -18,6 +18,16 @@ LONGEST_RETRY = 1.0
 # packet, text that the column's character set has no room for, no JSON, a violated check.
 MARIADB_REFUSALS = frozenset({1153, 1366, 1406, 3140, 4025})
 
+MARIADB_DEADLOCK = 1213
+POSTGRESQL_DEADLOCK = "40P01"
+
+
+def is_deadlock(error: OperationalError) -> bool:
+    """Return whether the database has rolled a transaction back so that another one could go on."""
+    if getattr(error.__cause__, "sqlstate", None) == POSTGRESQL_DEADLOCK:
+        return True
+    return bool(error.args) and error.args[0] == MARIADB_DEADLOCK
+
 
 def is_outage(error: Exception) -> bool:
     """Return whether the database may accept the same statements later."""

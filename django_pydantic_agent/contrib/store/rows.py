@@ -5,6 +5,7 @@ interpreter with the agents.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from django.db import models
@@ -41,7 +42,7 @@ def insert(
         return
     quote = connection.ops.quote_name
     names = ", ".join(map(quote, columns))
-    placeholders = {**_placeholders(connection, model), **(computed or {})}
+    placeholders = {**_placeholders(connection.vendor, model), **(computed or {})}
     values = "(" + ", ".join(map(placeholders.__getitem__, columns)) + ")"
     start = f"INSERT INTO {quote(model._meta.db_table)} ({names}) VALUES "  # noqa: S608
     end = _on_conflict(connection, update, unique) if update else ""
@@ -67,8 +68,9 @@ def pieces(data: bytes) -> Iterator[tuple[int, bytes]]:
         yield number, data[start : start + MAX_BYTES]
 
 
-def _placeholders(connection: BaseDatabaseWrapper, model: type[models.Model]) -> dict[str, str]:
-    binary = "_binary %s" if connection.vendor == "mysql" else "%s"
+@cache
+def _placeholders(vendor: str, model: type[models.Model]) -> dict[str, str]:
+    binary = "_binary %s" if vendor == "mysql" else "%s"
     return {
         str(field.column): binary if isinstance(field, models.BinaryField) else "%s"
         for field in model._meta.local_fields

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from django.db import connections
+from django.db import OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import F, Q, QuerySet
 
 from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.contrib.store.models import Run, Thread, ThreadMessage
+from django_pydantic_agent.contrib.store.outages import is_deadlock
 from django_pydantic_agent.contrib.store.querysets import digests
 from django_pydantic_agent.contrib.store.rows import Row, as_json, insert, pieces
-from django_pydantic_agent.exceptions import ThreadChanged, ThreadNotFound
+from django_pydantic_agent.exceptions import ThreadChanged
 from django_pydantic_agent.log.frames import JsonObject, storable, storable_value
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.stores.base import Ending
@@ -33,6 +34,16 @@ def accept(start: TurnStart, *, scope: str, run: int, using: str) -> int:
 
     Raises `ThreadChanged` where the thread is not at `start.revision` any more.
     """
+    try:
+        return _accept(start, scope, run, using)
+    except OperationalError as error:
+        if not is_deadlock(error):
+            raise
+        # Another post or a deletion got through in place of this one.
+        raise ThreadChanged from error
+
+
+def _accept(start: TurnStart, scope: str, run: int, using: str) -> int:
     thread = _opened(start, scope, using)
     begins = start.continues is None
     turn = thread.next_turn if start.continues is None else _turn_of(thread, start.continues, using)
@@ -68,6 +79,35 @@ def save(saved: TurnSave, *, using: str) -> None:
 
     What a run writes after it was replaced is replaced too, and changes no state.
     """
+    if saved.has_state:
+        written = Run.objects.using(using).filter(pk=saved.run, superseded_by=None).values("in_thread")[:1]
+        Thread.objects.using(using).filter(pk=written).update(**_state_columns(saved))
+    _save_messages(saved, using)
+
+
+def end(saved: TurnSave, ending: Ending, *, using: str) -> int:
+    """Write the last of a run and what it waits for; return the thread's new revision, 0 where the thread is gone."""
+    part = Run.objects.using(using).filter(pk=saved.run).values_list("in_thread", "superseded_by").first()
+    if part is None:
+        return 0
+    thread, superseded_by = part
+    changes: dict[str, Any] = {"revision": F("revision") + 1, "updated_at": datetime.now(UTC)}
+    if superseded_by is None and saved.has_state:
+        changes |= _state_columns(saved)
+    if superseded_by is None and (ending.interrupts or ending.pending_calls):
+        changes |= {
+            "waiting_run": saved.run,
+            "open_calls": storable_value(list(ending.pending_calls)),
+            "open_interrupts": storable_value(list(ending.interrupts)),
+        }
+    threads = Thread.objects.using(using).filter(pk=thread)
+    threads.update(**changes)
+    # After the thread: on MariaDB a new message locks its thread for others to read, and two could not both go on.
+    _save_messages(saved, using)
+    return threads.values_list("revision", flat=True).first() or 0
+
+
+def _save_messages(saved: TurnSave, using: str) -> None:
     key = saved.run
     rows = [
         row
@@ -84,29 +124,10 @@ def save(saved: TurnSave, *, using: str) -> None:
         unique=MESSAGE_KEY,
         computed=_columns_of_run(connection, thread_id="in_thread_id", turn="turn", superseded_by="superseded_by"),
     )
-    if saved.has_state:
-        written = Run.objects.using(using).filter(pk=key, superseded_by=None).values("in_thread")[:1]
-        Thread.objects.using(using).filter(pk=written).update(
-            state=as_json(saved.state).encode(), state_run=key, state_seq=saved.through_seq
-        )
 
 
-def end(saved: TurnSave, ending: Ending, *, using: str) -> int:
-    """Write the last of a run and what it waits for; return the thread's new revision."""
-    save(saved, using=using)
-    part = Run.objects.using(using).filter(pk=saved.run).values_list("in_thread", "superseded_by").first()
-    if part is None or part[0] is None:
-        raise ThreadNotFound
-    changes: dict[str, Any] = {"revision": F("revision") + 1, "updated_at": datetime.now(UTC)}
-    if part[1] is None and (ending.interrupts or ending.pending_calls):
-        changes |= {
-            "waiting_run": saved.run,
-            "open_calls": storable_value(list(ending.pending_calls)),
-            "open_interrupts": storable_value(list(ending.interrupts)),
-        }
-    threads = Thread.objects.using(using).filter(pk=part[0])
-    threads.update(**changes)
-    return int(threads.values_list("revision", flat=True).get())
+def _state_columns(saved: TurnSave) -> dict[str, Any]:
+    return {"state": as_json(saved.state).encode(), "state_run": saved.run, "state_seq": saved.through_seq}
 
 
 def owner_columns(owner: Owner, scope: str, thread_id: str) -> dict[str, Any]:
