@@ -113,7 +113,11 @@ class Execution:
         self._projection = Projection(accepted, state=wire_form(prepared.run_input.state))
         if self._turn is not None:
             for event in await self._preparation.in_thread(list, self._turn.catch_up(prepared.run_input.state)):
-                self._journal.append(encode(event))
+                frame = encode(event)
+                # The messages are in the thread already; what the client added to its state is not.
+                if event.type is EventType.STATE_SNAPSHOT:
+                    self._projection.apply_frame(frame)
+                self._journal.append(frame)
         adapter = RunAdapter(agent=prepared.agent, run_input=prepared.run_input)
         call_ids = ToolCallIds([*prepared.history, *adapter.messages])
         refused = _RUN_LEVEL if self._turn is None else _THREAD_LEVEL

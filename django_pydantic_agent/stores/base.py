@@ -1,6 +1,6 @@
 """What the engine asks of a place where runs are kept."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -24,7 +24,8 @@ class NewRun:
 
     `input` is the accepted `RunAgentInput` as JSON, `digest` tells apart what was posted (route, source run, raw body),
     `message_ids` are the ids of the accepted messages, `first_frame` makes the encoded RUN_STARTED event (seq 1).
-    `conversation` accepts `turn` in the transaction that writes the run.
+    `conversation` accepts `turn` in the transaction that writes the run. `request` is JSON: what another process needs
+    besides to execute the run (see `runs/rebuild.py`).
     """
 
     owner: Owner | None
@@ -40,6 +41,7 @@ class NewRun:
     parent: "StoredRun | None" = None
     conversation: "ConversationStore | None" = None
     turn: "TurnStart | None" = None
+    request: dict[str, Any] | None = None
 
     def accept_turn(self, run: int) -> int | None:
         """Write the turn for the run of this key and return the thread's revision, None outside of threads."""
@@ -101,7 +103,8 @@ class RunPage:
 class Ending:
     """How a run ends, and the maker of its terminal frame, which is written together with it.
 
-    `pending_calls` are the ids of the frontend tool calls that wait for the client's results.
+    `pending_calls` are the ids of the frontend tool calls that wait for the client's results. `unresolved` is the
+    reason to note for tool effects that have no outcome, empty where there is none to give.
     """
 
     status: RunStatus
@@ -112,6 +115,7 @@ class Ending:
     message_ids: Sequence[str] = ()
     usage: dict[str, int] | None = None
     timing: dict[str, Any] | None = None
+    unresolved: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -164,6 +168,60 @@ class LedgerChange(Protocol):
     def size(self) -> int: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The lease of a live run as one look found it: whoever finds an equal one later saw no beat in between."""
+
+    run: int
+    epoch: int
+    beat: int
+    started_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orphan:
+    """A run that was taken over, with all that is kept of how it was to be executed.
+
+    `run` has the new epoch. `parent` is the key of the run that it continues, where that is still there. `request` is
+    what `NewRun.request` was. `unresolved` names the tools whose effect is unknown. `conversation` is where the run's
+    part of its thread is saved, None outside of threads; `state_seq` is the seq of the run as of which the thread's
+    state was saved by it, 0 where it never was.
+    """
+
+    run: StoredRun
+    parent: int | None = None
+    protocol: str = ""
+    request: dict[str, Any] | None = None
+    is_cancelled: bool = False
+    unresolved: Sequence[str] = ()
+    conversation: "ConversationStore | None" = None
+    state_seq: int = 0
+
+
+class RunLeases(Protocol):
+    """Who executes which run, in a store that several processes share. Synchronous and thread-safe."""
+
+    def beat(self, epochs: Mapping[int, int]) -> Collection[int]:
+        """Show that the runs of these keys go on in their epochs; return the keys of those that go on elsewhere."""
+        ...
+
+    def request_cancel(self, run: int) -> bool:
+        """Note that a run is to stop; False where it has ended or is gone."""
+        ...
+
+    def cancelled(self, runs: Collection[int]) -> Collection[int]:
+        """Return those of the runs that are to stop."""
+        ...
+
+    def live(self) -> Sequence[Lease]:
+        """Return the lease of every live run."""
+        ...
+
+    def take_over(self, lease: Lease) -> Orphan | None:
+        """Begin the run's next epoch, so that nobody else can write it; None where it is not as it was seen."""
+        ...
+
+
 class RunHistory(Protocol):
     """The model's messages of one live run, kept at every boundary; only what is new is written."""
 
@@ -180,6 +238,11 @@ class RunStore(Protocol):
     """Where runs and their event logs are kept. Synchronous, thread-safe; every call closes over no connection."""
 
     durable: bool
+
+    @property
+    def leases(self) -> RunLeases | None:
+        """The leases of the store's runs, None where no other process can see them."""
+        ...
 
     def create(self, new: NewRun, *, on_commit: Callable[[StoredRun], None]) -> StoredRun:
         """Write a run and its first frame in one transaction and call `on_commit` once they are safe.

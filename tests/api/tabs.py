@@ -38,6 +38,7 @@ class Tab:
         headers = fields.pop("headers", None)
         run_id = fields.pop("run_id", None) or fresh("r")
         posted = self.messages if messages is None else messages
+        fields = {"protocolVersion": "1.0"} | fields
         return post(self.client, self.mount, run_id, posted, thread_id=self.thread_id, headers=headers, **fields)
 
     def take(self, response: Any) -> list[dict[str, Any]]:

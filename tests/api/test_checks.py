@@ -10,6 +10,9 @@ from pytest_django import Settings
 from django_ag_ui import AGUIServer
 from django_pydantic_agent import ToolRegistry
 
+# Some checks of Django 6.1 ask the database.
+pytestmark = pytest.mark.django_db
+
 
 def found() -> list[tuple[str, str]]:
     return [(message.id, message.msg) for message in run_checks() if (message.id or "").startswith("django_ag_ui")]

@@ -1,5 +1,4 @@
 import pytest
-from django.core.checks import run_checks
 from django.test import override_settings
 
 from django_pydantic_agent.checks import check_executors, check_settings
@@ -46,4 +45,5 @@ def test_an_executor_that_cannot_be_made_is_an_error(executors):
 
 
 def test_the_defaults_pass():
-    assert [message for message in run_checks() if message.id.startswith("django_pydantic_agent")] == []
+    assert messages(check_settings, {}) == []
+    assert messages(check_executors, {}) == []

@@ -28,7 +28,9 @@ def test_C23_parallel_runs_survive_the_locks_of_another_writer(start: Start, gat
     with create_live_database() as database, connected(database.name):
         visitor = Visitor.new()
         connection.close()
-        with contextlib.closing(sqlite3.connect(database.name, timeout=20, isolation_level=None)) as other:
+        with contextlib.closing(
+            sqlite3.connect(database.name, timeout=20, isolation_level=None, check_same_thread=False)
+        ) as other:
             assert other.execute("PRAGMA journal_mode=DELETE").fetchone() == ("delete",)
             with start("uvicorn", settings_module="tests.live.sqlite_settings", env=database.env) as server:
 

@@ -162,7 +162,8 @@ def test_a_queued_turn_that_is_cancelled_is_still_heard_by_the_next():
     talk.say("three")
     said = [text for _, text in heard(model)]
     assert said[:2] == ["one", "first"]
-    assert "two" in str(said) and "three" in str(said)
+    assert "two" in str(said)
+    assert "three" in str(said)
 
 
 def test_what_a_cut_run_had_said_is_part_of_the_history():
