@@ -7,6 +7,7 @@ from django.urls import URLPattern, URLResolver, get_resolver, path, re_path
 
 from django_ag_ui.conf import AGUIConfig, build_ag_ui_config
 from django_pydantic_agent.agents.build import check_source
+from django_pydantic_agent.runs.mounts import Mount
 from django_pydantic_agent.runs.plan import AgentConfig
 from django_pydantic_agent.stores.conversations import ConversationStore
 from django_pydantic_agent.threads.reconcile import ThreadPolicy
@@ -53,6 +54,7 @@ class AGUIServer:
         on_stale_client: StaleClient = "merge",
         client_history: ClientHistory = "ignore",
         snapshot_save_mode: SnapshotSaveMode = "roundtrip",
+        title_for_thread: Callable[..., Any] | None = None,
         require_authenticated: bool = True,
         get_user: Callable[[Any], Any] | None = None,
         authorize: Callable[[Any], Any] | None = None,
@@ -71,6 +73,7 @@ class AGUIServer:
             context_for_request=context_for_request,
             deps_factory=deps_factory,
             step_store=step_store,
+            title_for_thread=title_for_thread,
             get_user=get_user,
             authorize=authorize,
         )
@@ -120,6 +123,7 @@ class AGUIServer:
             step_store=step_store,
             executor=executor,
             snapshot_save_mode=snapshot_save_mode,
+            title_for_thread=title_for_thread,
         )
         self._config = config
 
@@ -168,6 +172,12 @@ def get_server(namespace: str) -> AGUIServer:
         if server.namespace == namespace:
             return server
     raise LookupError(f"ROOT_URLCONF mounts no AGUIServer with the namespace {namespace!r}")
+
+
+def get_mount(namespace: str) -> Mount:
+    """Return the mount of this namespace without its HTTP half; raises `LookupError` where there is none."""
+    server = get_server(namespace)
+    return Mount(config=server.agent_config, conversation=server.conversation_store)
 
 
 def mounted_servers() -> Iterator[AGUIServer]:

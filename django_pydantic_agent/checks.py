@@ -8,11 +8,26 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, register
 from django.core.exceptions import ImproperlyConfigured
 
-from django_pydantic_agent.conf import DEFAULTS, SETTING, suggestion
+from django_pydantic_agent.conf import DEFAULTS, SETTING, agent_settings, suggestion
 
-_POSITIVE = frozenset(
-    {"TOOL_THREADS", "MAX_RESULT_BYTES", "PENDING_BYTES", "LIVE_TAIL_BYTES", "POLL_SECONDS", "STORE_PATIENCE_SECONDS"}
-)
+# The settings that are numbers, and what they have to be.
+_ABOVE_ZERO = "a number above 0"
+_ZERO_TOO = "a number, 0 or more"
+_NONE_TOO = "a number above 0 or None"
+_NUMBERS = {
+    "TOOL_THREADS": _ABOVE_ZERO,
+    "MAX_RESULT_BYTES": _ABOVE_ZERO,
+    "PENDING_BYTES": _ABOVE_ZERO,
+    "LIVE_TAIL_BYTES": _ABOVE_ZERO,
+    "POLL_SECONDS": _ABOVE_ZERO,
+    "BEAT_SECONDS": _ABOVE_ZERO,
+    "LEASE_SECONDS": _ABOVE_ZERO,
+    "STORE_PATIENCE_SECONDS": _ABOVE_ZERO,
+    "SHUTDOWN_GRACE_SECONDS": _ZERO_TOO,
+    "SNAPSHOT_MIN_SECONDS": _ZERO_TOO,
+    "RUN_TIMEOUT_SECONDS": _NONE_TOO,
+    "MAX_SNAPSHOTS_PER_RUN": _NONE_TOO,
+}
 
 
 @register
@@ -30,17 +45,33 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
         if key not in DEFAULTS
     ]
     unusable = [
-        Error(f"{SETTING}[{key!r}] must be a number above 0, not {values[key]!r}.", id="django_pydantic_agent.E003")
-        for key in sorted(_POSITIVE & values.keys())
-        if isinstance(values[key], bool) or not isinstance(values[key], int | float) or values[key] <= 0
+        Error(f"{SETTING}[{key!r}] must be {_NUMBERS[key]}, not {values[key]!r}.", id="django_pydantic_agent.E003")
+        for key in sorted(_NUMBERS.keys() & values.keys())
+        if not _fits(values[key], _NUMBERS[key])
     ]
     return [*unknown, *unusable]
 
 
 @register
+def check_lease(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Check that a run whose process is alive is never taken over because one beat came late."""
+    values = getattr(settings, SETTING, {})
+    if check_settings(app_configs):
+        return []
+    beat, lease = ({**DEFAULTS, **values}[key] for key in ("BEAT_SECONDS", "LEASE_SECONDS"))
+    if lease >= 2 * beat:
+        return []
+    return [
+        Error(
+            f"{SETTING}['LEASE_SECONDS'] must be at least twice BEAT_SECONDS ({beat}), not {lease}.",
+            id="django_pydantic_agent.E005",
+        )
+    ]
+
+
+@register
 def check_executors(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Check that every executor can be made, and that there is a default one."""
-    from django_pydantic_agent.conf import agent_settings
     from django_pydantic_agent.runs.executors.base import get_executor
 
     aliases = agent_settings.EXECUTORS if isinstance(getattr(settings, SETTING, {}), dict) else {}
@@ -51,3 +82,10 @@ def check_executors(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> l
         except ImproperlyConfigured as error:
             messages.append(Error(f"{error}.", id="django_pydantic_agent.E004"))
     return messages
+
+
+def _fits(value: Any, wanted: str) -> bool:
+    if value is None:
+        return wanted is _NONE_TOO
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and (value > 0 or (value == 0 and wanted is _ZERO_TOO))

@@ -32,6 +32,10 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "LIVE_TAIL_BYTES": 1024 * 1024,
         # How often a process looks for news of runs that execute elsewhere and are followed here.
         "POLL_SECONDS": 0.25,
+        # How often a process shows that its runs go on, and how long it must not have done so before another process
+        # takes them over.
+        "BEAT_SECONDS": 3.0,
+        "LEASE_SECONDS": 10.0,
         # How long writing is retried while the database is away, before the runs are failed.
         "STORE_PATIENCE_SECONDS": 30.0,
         # How long a process that ends lets its runs go on.

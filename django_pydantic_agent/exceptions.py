@@ -13,10 +13,6 @@ class RunIdTaken(RunError):
         self.run = run
 
 
-class RunNotFound(RunError):
-    """The owner has no run of this id."""
-
-
 class ThreadNotFound(RunError):
     """The owner has no thread of this id."""
 

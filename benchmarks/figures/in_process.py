@@ -16,15 +16,13 @@ from django_pydantic_agent.stores import run_store_for
 CONFIG = AgentConfig(source=agent, server="benchmarks", step_store=DefaultStepStore)
 
 
-def execute(user: User, *tasks: Task) -> list[RunRequest]:
-    """Execute a run for each task, one after the other, to its resting form."""
-    owner = Owner.of_user(user)
-    store, engine = run_store_for(owner), Engine()
-    requests = []
-    for task in tasks:
-        run_id = uuid.uuid4().hex
-        request = RunRequest(user=user, owner=owner, run_id=run_id, thread_id=run_id)
-        run_input = RunAgentInput(
+def planned(user: User, task: Task) -> RunPlan:
+    """Return a new run of a user."""
+    owner, run_id = Owner.of_user(user), uuid.uuid4().hex
+    return RunPlan(
+        config=CONFIG,
+        request=RunRequest(user=user, owner=owner, run_id=run_id, thread_id=run_id),
+        run_input=RunAgentInput(
             thread_id=run_id,
             run_id=run_id,
             messages=[UserMessage(id=f"u-{run_id}", content=task.prompt())],
@@ -32,11 +30,20 @@ def execute(user: User, *tasks: Task) -> list[RunRequest]:
             tools=[],
             context=[],
             forwarded_props={},
-        )
-        run = engine.start(RunPlan(config=CONFIG, request=request, run_input=run_input, store=store, digest=run_id))
-        for _ in engine.follow(run, store=store):
+        ),
+        store=run_store_for(owner),
+        digest=run_id,
+    )
+
+
+def execute(user: User, *tasks: Task) -> list[RunRequest]:
+    """Execute a run for each task, one after the other, to its resting form."""
+    engine = Engine()
+    plans = [planned(user, task) for task in tasks]
+    for plan in plans:
+        run = engine.start(plan)
+        for _ in engine.follow(run, store=plan.store):
             pass
-        requests.append(request)
     engine.drain(grace_seconds=30)
     engine.stop()
-    return requests
+    return [plan.request for plan in plans]

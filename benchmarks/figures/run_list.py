@@ -1,22 +1,20 @@
 """`GET runs/` among many runs, against a plain DRF list of as many rows of the same table."""
 
 import time
-import uuid
 from collections.abc import Iterator
 from statistics import median
 
+from django.contrib.auth.models import User
 from django.db import connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from benchmarks.agents import Task
 from benchmarks.figures import viewer
-from benchmarks.figures.in_process import execute
+from benchmarks.figures.in_process import execute, planned
 from benchmarks.report import Bound, Measured
 from benchmarks.sides import alternate
-from django_pydantic_agent.ownership import Owner
-from django_pydantic_agent.stores import run_store_for
-from django_pydantic_agent.stores.base import NewRun
+from django_pydantic_agent.runs.opening import new_run
 
 ROWS = 50
 OTHERS = 10_000
@@ -25,7 +23,7 @@ REQUESTS = 20
 
 def measure(rounds: int) -> Iterator[Measured]:
     user = viewer()
-    accept(Owner.of_user(user), OTHERS)
+    accept(user, OTHERS)
     execute(user, *[Task(steps=2)] * ROWS)
     client = Client()
     client.force_login(user)
@@ -41,25 +39,12 @@ def measure(rounds: int) -> Iterator[Measured]:
     yield Measured(f"{what}, against a plain DRF list", median(a / b for a, b in pairs), "", Bound(at_most=2))
 
 
-def accept(owner: Owner, count: int) -> None:
+def accept(user: User, count: int) -> None:
     """Write runs that never begin."""
-    store = run_store_for(owner)
     with transaction.atomic():
         for _ in range(count):
-            run_id = uuid.uuid4().hex
-            new = NewRun(
-                owner=owner,
-                scope="",
-                run_id=run_id,
-                thread_id=run_id,
-                server="benchmarks",
-                input=b"{}",
-                digest=run_id,
-                protocol="",
-                message_ids=[run_id],
-                first_frame=b"{}",
-            )
-            store.create(new, on_commit=lambda run: None)
+            plan = planned(user, Task())
+            plan.store.create(new_run(plan), on_commit=lambda run: None)
 
 
 def duration(client: Client, path: str) -> float:

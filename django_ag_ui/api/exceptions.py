@@ -17,7 +17,6 @@ from django_pydantic_agent.exceptions import (
     InvalidInput,
     NotContinuable,
     NothingToRun,
-    RunNotFound,
     StoreUnavailable,
     ThreadNotFound,
 )
@@ -27,18 +26,13 @@ logger = logging.getLogger("django_ag_ui")
 
 class BodyTooLarge(exceptions.APIException):
     status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
+    default_detail = "the body is longer than the project allows"
     default_code = "body_too_large"
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(f"the body is longer than {limit} bytes")
 
 
 class TooManyMessages(exceptions.APIException):
     status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
     default_code = "too_many_messages"
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(f"the input holds more than {limit} messages")
 
 
 class RunIdReused(exceptions.APIException):
@@ -155,7 +149,7 @@ def _as_api_exception(exc: Exception) -> exceptions.APIException | None:
             return exceptions.ParseError(str(exc), code="invalid_input")
         case NothingToRun():
             return Unprocessable("the input holds nothing that the model could answer", code="nothing_to_run")
-        case RunNotFound() | NotContinuable():
+        case NotContinuable():
             return UnknownRun()
         case ThreadNotFound():
             return UnknownThread()
@@ -164,9 +158,7 @@ def _as_api_exception(exc: Exception) -> exceptions.APIException | None:
         case PermissionDenied():
             return exceptions.PermissionDenied()
         case RequestDataTooBig():
-            too_big = exceptions.APIException("the body is longer than the project allows", code="body_too_large")
-            too_big.status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
-            return too_big
+            return BodyTooLarge()
         case SuspiciousOperation() | UnreadablePostError():
             return exceptions.ParseError("the request cannot be read", code="bad_request")
         case StoreUnavailable() | OperationalError() | InterfaceError():

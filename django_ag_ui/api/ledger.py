@@ -16,11 +16,11 @@ def with_ledger(step_store: Any, runs: Sequence[StoredRun]) -> list[StoredRun]:
     """
     if step_store is None or hasattr(step_store, "recording"):
         return list(runs)
-    from django_pydantic_agent.log.preview import preview
+    from django_pydantic_agent.log.preview import history_preview
 
     snapshots = _latest_snapshots(step_store, [run.run_id for run in runs])
     return [
-        replace(run, continuable=snapshot is not None, preview=snapshot and preview(snapshot.messages))
+        replace(run, continuable=snapshot is not None, preview=snapshot and history_preview(snapshot.messages))
         for run, snapshot in zip(runs, snapshots, strict=True)
     ]
 

@@ -52,11 +52,11 @@ def read_body(request: HttpRequest, limit: int) -> bytes:
             elif size > 10 * limit:
                 break
         if size > limit:
-            raise BodyTooLarge(limit)
+            raise BodyTooLarge(f"the body is longer than {limit} bytes")
         request._body = b"".join(chunks)
     body: bytes = request.body
     if len(body) > limit:
-        raise BodyTooLarge(limit)
+        raise BodyTooLarge(f"the body is longer than {limit} bytes")
     return body
 
 
@@ -79,7 +79,7 @@ def read_run_input(request: HttpRequest, config: AGUIConfig) -> "tuple[bytes, Ru
     body = read_body(request, config.max_body_bytes)
     run_input = parse_input(_without_lone_surrogates(body))
     if len(run_input.messages) > config.max_messages:
-        raise TooManyMessages(config.max_messages)
+        raise TooManyMessages(f"the input holds more than {config.max_messages} messages")
     return body, run_input
 
 

@@ -196,7 +196,7 @@ class StartView(AGUIView):
             except ThreadChanged:
                 continue
             for key in planned.stops:
-                get_engine().cancel(key, store=self.run_store)
+                get_engine().request_cancel(key, store=self.run_store)
             return run
         raise ThreadContended
 

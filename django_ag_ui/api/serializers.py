@@ -65,7 +65,7 @@ def thread_row(thread: ThreadRow) -> dict[str, Any]:
 
 def thread_detail(thread: StoredThread, *, with_superseded: bool) -> dict[str, Any]:
     """Return a thread with its messages and, where they were asked for, those that later runs have replaced."""
-    from django_pydantic_agent.threads.branch import preview
+    from django_pydantic_agent.log.preview import preview
 
     active = thread.active_run
     detail = {
@@ -92,6 +92,9 @@ class ThreadChanges:
     archived: bool | None = None
 
 
+_CHANGEABLE = {"title": str, "archived": bool}
+
+
 def thread_changes(body: bytes) -> ThreadChanges:
     """Return the changes that a JSON merge patch asks for. Raises `InvalidInput`."""
     try:
@@ -105,12 +108,9 @@ def thread_changes(body: bytes) -> ThreadChanges:
             raise InvalidInput(f"a thread has no {key[:100]!r} that can be changed{suggestion(key[:100], _CHANGEABLE)}")
         if not isinstance(value, _CHANGEABLE[key]):
             raise InvalidInput(f"{key} must be a {'string' if key == 'title' else 'boolean'}")
-    if not changes.get("title", "given").strip():
+    if "title" in changes and not changes["title"].strip():
         raise InvalidInput("title must not be empty")
     return ThreadChanges(**changes)
-
-
-_CHANGEABLE = {"title": str, "archived": bool}
 
 
 def timestamp(moment: datetime | None) -> str | None:

@@ -27,6 +27,8 @@ from django_ag_ui.api.permissions import Authorize, RequireAuthenticated
 from django_ag_ui.api.renderers import FixedNegotiation, JSONRenderer
 from django_ag_ui.api.throttling import READ_SCOPE, rated_scopes
 from django_pydantic_agent.ownership import Owner, resolve_owner
+from django_pydantic_agent.runs.engine import get_engine
+from django_pydantic_agent.runs.executors.base import get_executor
 from django_pydantic_agent.stores import run_store_for
 
 if TYPE_CHECKING:
@@ -92,6 +94,7 @@ class AGUIView(APIView):
         if not self.server.csrf_exempt and is_cookie_borne(request):
             check_csrf(request)
         self.check_throttles(request)
+        get_executor(self.server.agent_config.executor).watch_leases(get_engine())
 
     def admit(self, http_request: HttpRequest) -> None:
         """Authenticate and authorise a request without handling it; raises what `initial` would raise."""
@@ -127,9 +130,9 @@ class AGUIView(APIView):
         if hasattr(self.step_store, "owner"):
             owner: Owner | None = self.step_store.owner
             return owner
-        if self.server.conversation_store is not None:
-            return self.server.conversation_store.owner(self.request._request)
-        return resolve_owner(self.request._request)
+        conversations = self.server.conversation_store
+        owner = None if conversations is None else conversations.owner(self.request._request)
+        return owner or resolve_owner(self.request._request)
 
     @cached_property
     def conversation(self) -> "ConversationStore | None":

@@ -1,7 +1,7 @@
 """pydantic-ai's AG-UI adapter, with the start and the end of a run left to the engine."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -80,6 +80,12 @@ class RunAdapter(AGUIAdapter[Any, Any]):
         return self.stream
 
 
+def calls_on_wire(history: Iterable[ModelMessage]) -> dict[str, ToolCallPart]:
+    """Return the tool calls of a history by the ids that they have on the wire."""
+    ids = ToolCallIds(())
+    return {ids.take(part.tool_call_id): part for part in _calls(history)}
+
+
 class ToolCallIds:
     """Gives every tool call of a conversation an id of its own on the wire.
 
@@ -88,13 +94,7 @@ class ToolCallIds:
     """
 
     def __init__(self, history: Iterable[ModelMessage]) -> None:
-        self._seen = Counter(
-            part.tool_call_id
-            for message in history
-            if isinstance(message, ModelResponse)
-            for part in message.parts
-            if isinstance(part, ToolCallPart)
-        )
+        self._seen = Counter(part.tool_call_id for part in _calls(history))
         self._wire: dict[str, str] = {}
 
     def on_wire(self, tool_call_id: str) -> str:
@@ -104,7 +104,7 @@ class ToolCallIds:
     def apply(self, event: BaseEvent) -> None:
         """Put the wire id into an event that names a tool call."""
         if isinstance(event, ToolCallStartEvent):
-            event.tool_call_id = self._new(event.tool_call_id)
+            event.tool_call_id = self.take(event.tool_call_id)
         elif not self._wire:
             return
         elif isinstance(event, ToolCallArgsEvent | ToolCallEndEvent | ToolCallResultEvent):
@@ -112,7 +112,8 @@ class ToolCallIds:
         elif isinstance(event, ReasoningEncryptedValueEvent) and event.subtype == "tool-call":
             event.entity_id = self.on_wire(event.entity_id)
 
-    def _new(self, tool_call_id: str) -> str:
+    def take(self, tool_call_id: str) -> str:
+        """Return the wire id of a call that the model begins."""
         self._seen[tool_call_id] += 1
         occurrence = self._seen[tool_call_id]
         if occurrence == 1:
@@ -123,3 +124,9 @@ class ToolCallIds:
         self._seen[wire] += 1
         self._wire[tool_call_id] = wire
         return wire
+
+
+def _calls(history: Iterable[ModelMessage]) -> Iterator[ToolCallPart]:
+    for message in history:
+        if isinstance(message, ModelResponse):
+            yield from (part for part in message.parts if isinstance(part, ToolCallPart))

@@ -21,6 +21,8 @@ from ag_ui.core import (
     ToolCallStartEvent,
 )
 
+from django_pydantic_agent.log.frames import RUN_LEVEL
+
 Chunk: TypeAlias = TextMessageChunkEvent | ToolCallChunkEvent | ReasoningMessageChunkEvent
 
 
@@ -57,9 +59,7 @@ _ASIDE = frozenset(
     }
 )
 # These speak of the whole conversation, and so end what every lane builds.
-_OF_ALL_LANES = frozenset(
-    {EventType.RUN_STARTED, EventType.RUN_FINISHED, EventType.RUN_ERROR, EventType.MESSAGES_SNAPSHOT}
-)
+_OF_ALL_LANES = RUN_LEVEL | {EventType.MESSAGES_SNAPSHOT}
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from ag_ui.core import (
 )
 from pydantic import TypeAdapter
 
-from django_pydantic_agent.log.frames import JsonObject
+from django_pydantic_agent.log.frames import RUN_LEVEL, JsonObject
 
 INTERRUPTED_RESULT = "The tool call was interrupted before it returned a result."
 
@@ -51,7 +51,6 @@ _ENDINGS: dict[str, Callable[[str, str | None], BaseEvent]] = {
     "step": lambda name, owner: StepFinishedEvent(step_name=name, subagent_run_id=owner),
     "subagent": lambda name, _: SubagentErrorEvent(subagent_run_id=name, message="The run ended."),
 }
-_RUN_LEVEL = frozenset({EventType.RUN_STARTED, EventType.RUN_FINISHED, EventType.RUN_ERROR})
 _EVENT: TypeAdapter[BaseEvent] = TypeAdapter(Event)
 # What is the event's own, and not the item's.
 _OWN = frozenset({"timestamp", "rawEvent", "metadata"})
@@ -82,7 +81,7 @@ class OpenItems:
                 self._subagents.append(event)
         elif event_type == EventType.TOOL_CALL_RESULT:
             self._unanswered.pop(event["toolCallId"], None)
-        elif event_type in _RUN_LEVEL:
+        elif event_type in RUN_LEVEL:
             self._open.clear()
             self._unanswered.clear()
             self._subagents.clear()

@@ -3,13 +3,18 @@
 import re
 from typing import Any, TypeAlias
 
-from ag_ui.core import BaseEvent, ToolCallResultEvent
+from ag_ui.core import BaseEvent, EventType, ToolCallResultEvent
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from django_pydantic_agent.conf import agent_settings
 
 JsonObject: TypeAlias = dict[str, Any]
+
+RUN_LEVEL = frozenset({EventType.RUN_STARTED, EventType.RUN_FINISHED, EventType.RUN_ERROR})
+"""The events that begin and end a run, which the engine alone may send."""
+
+_TERMINAL = tuple(b'{"type":"%s"' % kind.value.encode() for kind in (EventType.RUN_FINISHED, EventType.RUN_ERROR))
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -49,6 +54,11 @@ def encode(model: BaseModel) -> bytes:
     except (PydanticSerializationError, UnicodeEncodeError):
         pass
     return _encode_data(model.model_dump(by_alias=True))
+
+
+def is_terminal(frame: bytes) -> bool:
+    """Return whether a frame is the last one of its run."""
+    return frame.startswith(_TERMINAL)
 
 
 def wire_form(value: Any) -> Any:

@@ -57,7 +57,10 @@ class Projection:
 
     def apply_frame(self, frame: bytes) -> None:
         """Take in the next frame of the log."""
-        event = from_json(frame)
+        self.apply_json(from_json(frame))
+
+    def apply_json(self, event: JsonObject) -> None:
+        """Take in the next event in the form it has on the wire."""
         self.items.observe(event)
         if (fold := _FOLDS.get(event["type"])) is not None:
             fold(self, event)

@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Any
 from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.runs.executors.base import get_executor
 from django_pydantic_agent.runs.follow import Follower
+from django_pydantic_agent.runs.lease import Beats
 from django_pydantic_agent.runs.live_log import LiveLog
 from django_pydantic_agent.runs.plan import RunPlan
 from django_pydantic_agent.runs.recorder import Recorder
+from django_pydantic_agent.runs.recovery import Recovery
 from django_pydantic_agent.runs.watcher import Watcher
+from django_pydantic_agent.stores import durable_store
 from django_pydantic_agent.stores.base import RunStore, StoredRun
 
 if TYPE_CHECKING:
@@ -34,10 +37,11 @@ RunKey = tuple[int, int]
 
 
 class Engine:
-    """Starts runs, lets viewers follow them, and cancels those that execute in this process."""
+    """Starts runs, lets viewers follow them, cancels them, and takes over those whose process is gone."""
 
     def __init__(self) -> None:
         self.recorder = Recorder()
+        self.beats = Beats()
         self.watcher = Watcher()
         self._readers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="agent-log-reader")
         self._lock = threading.Lock()
@@ -46,6 +50,7 @@ class Engine:
         self._live: dict[RunKey, Execution] = {}
         self._recent: OrderedDict[RunKey, LiveLog] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._recovery: Recovery | None = None
         self._all_ended = threading.Condition(self._lock)
 
     def start(self, plan: RunPlan) -> StoredRun:
@@ -74,6 +79,31 @@ class Engine:
         execution.cancel()
         return True
 
+    def request_cancel(self, run: int, *, store: RunStore) -> bool:
+        """Ask the run of this key to stop, in whatever process it executes; False where it has ended or is gone.
+
+        Another process hears of it within a second. A run that nobody executes any more ends as cancelled too.
+        """
+        if store.leases is None:
+            return self.cancel(run, store=store)
+        is_live = store.leases.request_cancel(run)
+        return self.cancel(run, store=store) or is_live
+
+    def watch_leases(self) -> None:
+        """Look for runs whose process is gone, from now on until this process ends; calls after the first do nothing.
+
+        Does nothing either where runs are kept in this process only.
+        """
+        if self._recovery is not None:
+            return
+        store = durable_store()
+        if store is None or store.leases is None:
+            return
+        with self._lock:
+            if self._recovery is None:
+                self._recovery = Recovery(self, store)
+                self._recovery.start()
+
     def launch(self, plan: RunPlan, run: StoredRun) -> None:
         """Execute a run on the engine's own event loop, where nothing that a server does can stop it."""
         from django_pydantic_agent.runs.execution import Execution
@@ -82,6 +112,7 @@ class Engine:
             plan, run, recorder=self.recorder, tool_threads=self.tool_threads(), wait_for=self._waiter(plan.store)
         )
         self._enter(execution)
+        self.beats.hold(plan.store, run, cancel=execution.cancel, lose=execution.abandon)
         loop = self._running_loop()
         loop.call_soon_threadsafe(self._spawn, loop, self._execute(execution), context=Context())
 
@@ -114,10 +145,17 @@ class Engine:
                 execution.cancel(for_shutdown=True)
             self._wait_for_runs(CANCEL_SECONDS)
 
+    def wait(self) -> None:
+        """Wait until no run executes here any more."""
+        self._wait_for_runs(None)
+
     def stop(self) -> None:
         """Commit what is queued and end the engine's threads; nothing can run here any more."""
+        if self._recovery is not None:
+            self._recovery.stop()
         self.watcher.stop()
         self.recorder.stop()
+        self.beats.stop()
 
     def tool_threads(self) -> "ToolThreads":
         from django_pydantic_agent.agents.tools import ToolThreads
@@ -152,14 +190,21 @@ class Engine:
             self._live[execution.key] = execution
 
     def _leave(self, execution: "Execution") -> None:
+        log = execution.log
+        self.beats.release(log.store, log.key, execution.epoch)
+        if not log.ended and log.readers is None:
+            # Somebody else ends the run; who follows it here learns of that from the store.
+            self.watcher.adopt(log)
         with self._lock:
-            del self._live[execution.key]
-            self._recent[execution.key] = execution.log
+            if self._live.get(execution.key) is execution:
+                del self._live[execution.key]
+            if log.ended:
+                self._recent[execution.key] = log
             while len(self._recent) > RECENT_LOGS:
                 self._recent.popitem(last=False)
             self._all_ended.notify_all()
 
-    def _wait_for_runs(self, seconds: float) -> bool:
+    def _wait_for_runs(self, seconds: float | None) -> bool:
         with self._all_ended:
             return self._all_ended.wait_for(lambda: not self._live, seconds)
 

@@ -13,13 +13,12 @@ from pydantic_ai.messages import ModelMessage
 
 from django_pydantic_agent.agents.tools import RunThread
 from django_pydantic_agent.conf import agent_settings
-from django_pydantic_agent.exceptions import LeaseLost
+from django_pydantic_agent.exceptions import LeaseLost, ThreadNotFound
 from django_pydantic_agent.log.adapter import RunAdapter, ToolCallIds
 from django_pydantic_agent.log.chunks import Chunks
 from django_pydantic_agent.log.frames import bounded, encode, wire_form
 from django_pydantic_agent.log.projection import Projection
 from django_pydantic_agent.runs.live_log import LiveLog
-from django_pydantic_agent.runs.opening import revision_metadata
 from django_pydantic_agent.runs.outcome import Outcome, cancelled, failed, outcome_of
 from django_pydantic_agent.runs.plan import RunPlan
 from django_pydantic_agent.runs.preparation import Preparation
@@ -55,6 +54,7 @@ class Execution:
         self.plan = plan
         self.run_id = run.run_id
         self.key = (id(plan.store), run.key)
+        self.epoch = run.epoch
         self.log = LiveLog(plan.store, run.key, last_seq=run.last_seq, status=run.status)
         self._run = run
         self._journal = recorder.open(plan.store, run, self.log, thread.conversation if thread else None)
@@ -82,6 +82,11 @@ class Execution:
         self._stopped_by_shutdown |= for_shutdown
         self._token.cancel()
 
+    def abandon(self) -> None:
+        """Have the run stop and write nothing any more, because it goes on elsewhere; safe from any thread."""
+        self._journal.abandon()
+        self._token.cancel()
+
     async def run(self) -> None:
         """Execute the run to its terminal frame; whatever goes wrong becomes that frame."""
         async with AsyncExitStack() as stack:
@@ -104,6 +109,7 @@ class Execution:
             if ahead is None:
                 return True
             await self._wait_for(ahead)
+        await self._journal.settled()
         return False
 
     async def _execute(self) -> Outcome:
@@ -159,13 +165,14 @@ class Execution:
             self._emit(closing)
         ending = Ending(
             status=outcome.status,
-            frame=lambda revision: encode(outcome.event.model_copy(update={"metadata": revision_metadata(revision)})),
+            frame=outcome.frame,
             error=outcome.error,
             interrupts=outcome.interrupts,
             pending_calls=outcome.pending_calls,
             usage=outcome.usage,
             message_ids=self._projection.message_ids,
             timing=self._timing(),
+            unresolved=outcome.unresolved,
         )
         saved = None if self._turn is None else self._turn.save(self._projection, self._journal.next_seq - 1)
         if not await self._journal.end(ending, saved):
@@ -175,6 +182,21 @@ class Execution:
             await self._preparation.in_thread(self.plan.store.tidy, self._run.key)
         except Exception:
             logger.warning("The log of run %r could not be tidied.", self.run_id, exc_info=True)
+        await self._entitle()
+
+    async def _entitle(self) -> None:
+        """Have the mount's hook name the thread that this run has opened."""
+        hook, turn = self.plan.config.title_for_thread, self._turn
+        if hook is None or turn is None or not turn.opens_thread:
+            return
+        try:
+            messages = await self._preparation.in_thread(turn.transcript)
+            if title := await self._preparation.call(hook, messages):
+                await self._preparation.in_thread(turn.entitle, title)
+        except ThreadNotFound:
+            logger.info("The thread of run %r was deleted before it had a title.", self.run_id)
+        except Exception:
+            logger.warning("The thread of run %r could not be given a title.", self.run_id, exc_info=True)
 
     def _emit(self, event: BaseEvent) -> None:
         self._last_event = time.monotonic()

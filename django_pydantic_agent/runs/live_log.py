@@ -6,7 +6,7 @@ from collections import deque
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import ClassVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.connections import release_connections
@@ -65,6 +65,9 @@ class LiveLog:
         """Learn from the store how far a run has come that executes elsewhere."""
         with self._changed:
             if last_seq != self.last_seq or status is not self.status:
+                # What the run has written elsewhere is not behind the tail, but in the store.
+                self._tail.clear()
+                self._tail_bytes = 0
                 self.last_seq, self.status = last_seq, status
                 self._announce()
 
@@ -137,7 +140,8 @@ class LoopBell:
     _by_loop: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, "LoopBell"]] = WeakKeyDictionary()
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        # A strong reference would keep the loop, which is the key of this in `_by_loop`, for ever.
+        self._loop = ref(loop)
         self._expecting: dict[LiveLog, set[asyncio.Future[None]]] = {}
         self._rung: set[LiveLog] = set()
         self._lock = threading.Lock()
@@ -152,7 +156,7 @@ class LoopBell:
 
     def expect(self, log: LiveLog) -> asyncio.Future[None]:
         """Return a future that is done once `log` has changed. Called in the loop."""
-        future = self._loop.create_future()
+        future = asyncio.get_running_loop().create_future()
         self._expecting.setdefault(log, set()).add(future)
         return future
 
@@ -169,11 +173,17 @@ class LoopBell:
         with self._lock:
             is_first = not self._rung
             self._rung.add(log)
-        if is_first:
-            try:
-                self._loop.call_soon_threadsafe(self._wake)
-            except RuntimeError:  # the loop is closed, its viewers are gone
-                self._rung.clear()
+        if not is_first:
+            return
+        try:
+            if (loop := self._loop()) is not None:
+                loop.call_soon_threadsafe(self._wake)
+                return
+        except RuntimeError:
+            pass
+        # The loop is closed, its viewers are gone.
+        with self._lock:
+            self._rung.clear()
 
     def _wake(self) -> None:
         with self._lock:

@@ -9,6 +9,7 @@ from pydantic_core import to_json
 from django_pydantic_agent.log.accept import new_messages
 from django_pydantic_agent.log.frames import encode, storable_value
 from django_pydantic_agent.runs.plan import RunPlan
+from django_pydantic_agent.runs.rebuild import kept_request
 from django_pydantic_agent.stores.base import NewRun
 
 
@@ -31,6 +32,7 @@ def new_run(plan: RunPlan) -> NewRun:
         parent=parent,
         conversation=thread.conversation if thread else None,
         turn=thread.start if thread else None,
+        request=kept_request(plan),
     )
 
 

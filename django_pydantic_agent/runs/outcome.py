@@ -11,7 +11,9 @@ from ag_ui.core import RunFinishedSuccessOutcome as Success
 from pydantic_ai.exceptions import RunTimedOut
 
 from django_pydantic_agent.log.adapter import RunEventStream, ToolCallIds
-from django_pydantic_agent.policy.failure import SHUTDOWN, Failure, describe
+from django_pydantic_agent.log.frames import encode
+from django_pydantic_agent.policy.failure import SHUTDOWN, TIMEOUT, Failure, describe
+from django_pydantic_agent.runs.opening import revision_metadata
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores.base import StoredRun
 
@@ -33,6 +35,17 @@ class Outcome:
         """The tool calls that rightly have no result yet."""
         approvals = [interrupt["toolCallId"] for interrupt in self.interrupts if "toolCallId" in interrupt]
         return frozenset([*approvals, *self.pending_calls])
+
+    @property
+    def unresolved(self) -> str:
+        """The reason why tool effects may be left without an outcome."""
+        if self.status is RunStatus.CANCELLED:
+            return "cancel"
+        return "timeout" if self.error is not None and self.error["code"] == TIMEOUT.code else ""
+
+    def frame(self, revision: int | None) -> bytes:
+        """Return the terminal frame, which shows the revision that the thread has got."""
+        return encode(self.event.model_copy(update={"metadata": revision_metadata(revision)}))
 
 
 def outcome_of(stream: RunEventStream, call_ids: ToolCallIds, run: StoredRun, *, shutdown: bool) -> Outcome:
@@ -62,14 +75,25 @@ def cancelled(run: StoredRun) -> Outcome:
     return Outcome(status=RunStatus.CANCELLED, event=_finished(run, Cancelled()))
 
 
+def orphaned(tools: Sequence[str]) -> Outcome:
+    """Return the end of a run whose process is gone; `tools` are those of which nobody knows whether they acted."""
+    message = "The process that ran the agent is gone."
+    if tools:
+        message += f" Nobody knows whether these tools have acted: {', '.join(tools)}."
+    return _refused(RunStatus.ORPHANED, Failure("orphaned", message))
+
+
 def failed(error: BaseException, failure: Failure | None = None) -> Outcome:
     """Return the end of a run that an exception ended; of the exception only what may be shown is in it."""
-    failure = failure or describe(error)
+    return _refused(RunStatus.FAILED, failure or describe(error), error)
+
+
+def _refused(status: RunStatus, failure: Failure, cause: BaseException | None = None) -> Outcome:
     return Outcome(
-        status=RunStatus.FAILED,
+        status=status,
         event=RunErrorEvent(message=failure.message, code=failure.code, timestamp=_milliseconds()),
         error={"code": failure.code, "message": failure.message},
-        cause=error,
+        cause=cause,
     )
 
 

@@ -17,7 +17,8 @@ class AgentConfig:
     """How the runs of one mount are made. `run_timeout` is in seconds; hooks may be synchronous or not.
 
     `source` is a `ToolRegistry`, a pydantic-ai Agent, or a callable without arguments that returns one. `step_store` is
-    a factory `RunRequest -> StepStore`; the harness is imported only where there is one.
+    a factory `RunRequest -> StepStore`; the harness is imported only where there is one. `title_for_thread` is called
+    with the `RunRequest` and the messages of a thread, once the run that has opened it has ended.
     """
 
     source: Any
@@ -35,15 +36,17 @@ class AgentConfig:
     step_store: Callable[[Any], Any] | None = None
     executor: str = "default"
     snapshot_save_mode: Literal["roundtrip", "run_end"] = "roundtrip"
+    title_for_thread: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ThreadPlan:
     """What a run does in a thread of `conversation`, as it was decided.
 
-    `start` is what its acceptance writes. A run with `goes_on` continues that run from its last boundary, one with
-    `regenerates` answers the question of its turn anew. `catches_up` has the client told what it does not know, and
-    `knows_newest` says that it may overwrite the thread's state.
+    `start` is what its acceptance writes. A run with `goes_on` continues that run from its last boundary, with the
+    results of frontend tools that are among its messages; one with `regenerates` answers the question of its turn anew.
+    `catches_up` has the client told what it does not know, and `knows_newest` says that it may overwrite the thread's
+    state.
     """
 
     conversation: ConversationStore

@@ -48,7 +48,7 @@ class Preparation:
     async def prepare(self) -> Prepared:
         config = self.plan.config
         agent = await self.in_thread(build_agent, config.source)
-        step_store = await self._call(config.step_store)
+        step_store = await self.call(config.step_store)
         run_input, history = await self._past(step_store)
         capabilities = [_made(capability) for capability in config.capabilities]
         capabilities.append(ToolConnections(self.threads, thread=self.own_thread))
@@ -62,8 +62,8 @@ class Preparation:
             capabilities.append(capability)
         if self.turn is not None:
             capabilities.append(Boundaries(self.reached))
-        model = await self._call(config.model_for_request) or config.model
-        instructions = await self._call(config.instructions_for_request) or config.instructions
+        model = await self.call(config.model_for_request) or config.model
+        instructions = await self.call(config.instructions_for_request) or config.instructions
         arguments = {
             "output_type": _output_type(agent),
             "message_history": history,
@@ -101,7 +101,7 @@ class Preparation:
     async def _deps(self, run_input: RunAgentInput, step_store: Any) -> Any:
         request = self.plan.request
         if self.plan.config.deps_factory is not None:
-            return await self._call(self.plan.config.deps_factory)
+            return await self.call(self.plan.config.deps_factory)
         return AgentDeps(
             user=request.user,
             owner=request.owner,
@@ -114,13 +114,13 @@ class Preparation:
             step_store=step_store,
         )
 
-    async def _call(self, hook: Callable[..., Any] | None) -> Any:
-        """Return what a hook makes of the request."""
+    async def call(self, hook: Callable[..., Any] | None, *more: Any) -> Any:
+        """Return what a hook makes of the request, and of what else it is given."""
         if hook is None:
             return None
         if inspect.iscoroutinefunction(hook):
-            return await hook(self.plan.request)
-        result = await self.in_thread(hook, self.plan.request)
+            return await hook(self.plan.request, *more)
+        result = await self.in_thread(hook, self.plan.request, *more)
         return await result if inspect.isawaitable(result) else result
 
 

@@ -111,6 +111,12 @@ class Journal:
         await self.recorder.flush(self)
         return self.log.ended
 
+    def abandon(self) -> None:
+        """Write nothing any more, because the run goes on elsewhere."""
+        with self.recorder.lock:
+            self.failure = LeaseLost("the run goes on elsewhere")
+            self.is_dead = True
+
     def take(self) -> RunWrite | None:
         """Move what is queued into flight. The recorder's lock is held."""
         write, self.pending = self.pending, None

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ag_ui.core import BaseEvent, MessagesSnapshotEvent, RunAgentInput, StateSnapshotEvent
+from ag_ui.core import BaseEvent, Message, MessagesSnapshotEvent, RunAgentInput, StateSnapshotEvent, ToolMessage
 from pydantic_ai.messages import ModelMessage
 
 from django_pydantic_agent.log.projection import Projection
@@ -30,12 +30,16 @@ class RunTurn:
         ground = self._plan.conversation.ground(run=self._key)
         state = overlay_state(ground.state, run_input.state, knows_newest=self._plan.knows_newest)
         run_input = run_input.model_copy(update={"state": state})
+        results = [message for message in run_input.messages if isinstance(message, ToolMessage)]
         goes_on = self._plan.goes_on
         if goes_on is not None and self._store.boundary_seq(goes_on):
-            return run_input.model_copy(update={"messages": []}), unfinished(self.history, goes_on)
+            return run_input.model_copy(update={"messages": []}), unfinished(self.history, goes_on, results)
         if goes_on is not None or self._plan.regenerates:
             run_input = run_input.model_copy(update={"messages": agui_messages(ground.question)})
-        return run_input, past(self.history, self._store, self._plan.conversation, ground)
+        elif results:
+            asked = [message for message in run_input.messages if not isinstance(message, ToolMessage)]
+            run_input = run_input.model_copy(update={"messages": asked})
+        return run_input, past(self.history, self._store, self._plan.conversation, ground, results)
 
     def catch_up(self, state: object) -> Iterator[BaseEvent]:
         """Yield what a client has to hear that does not know the whole thread.
@@ -46,12 +50,26 @@ class RunTurn:
         if not self._plan.catches_up:
             return
         brought = {message["id"] for message in self._plan.start.messages}
-        messages = agui_messages(self._plan.conversation.transcript(run=self._key))
+        messages = self.transcript()
         before = [message for message in messages if message.id not in brought]
         if len(before) < len(messages):
             yield MessagesSnapshotEvent(messages=before)
         yield MessagesSnapshotEvent(messages=messages)
         yield StateSnapshotEvent(snapshot=state)
+
+    @property
+    def opens_thread(self) -> bool:
+        """Whether there was no thread before this run."""
+        return self._plan.start.revision is None
+
+    def transcript(self) -> list[Message]:
+        """Return the messages of the thread up to those of this run."""
+        return agui_messages(self._plan.conversation.transcript(run=self._key))
+
+    def entitle(self, title: str) -> None:
+        """Give the thread a title, unless a person has."""
+        start = self._plan.start
+        self._plan.conversation.entitle(owner=start.owner, thread_id=start.thread_id, title=title)
 
     def boundary(self, messages: list[ModelMessage], seq: int) -> LedgerChange | None:
         """Return the change that saves the model's history as of seq `seq`."""
@@ -59,12 +77,17 @@ class RunTurn:
 
     def save(self, projection: Projection, seq: int) -> TurnSave:
         """Return what has become of the run's messages and state since the last save."""
-        changes = projection.take_changes()
-        return TurnSave(
-            run=self._key,
-            through_seq=seq,
-            messages=changes.messages,
-            state=projection.state if changes.state else None,
-            has_state=changes.state,
-            size=changes.size,
-        )
+        return turn_save(self._key, projection, seq)
+
+
+def turn_save(run: int, projection: Projection, seq: int) -> TurnSave:
+    """Return what has become of a run's messages and state since the last save, as of seq `seq`."""
+    changes = projection.take_changes()
+    return TurnSave(
+        run=run,
+        through_seq=seq,
+        messages=changes.messages,
+        state=projection.state if changes.state else None,
+        has_state=changes.state,
+        size=changes.size,
+    )

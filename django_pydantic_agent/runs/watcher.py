@@ -32,15 +32,23 @@ class Watcher:
             log = self._logs.get((id(store), run.key))
             if log is None:
                 log = LiveLog(store, run.key, last_seq=run.last_seq, status=run.status)
-                self._logs[id(store), run.key] = log
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="agent-watcher", daemon=True)
-                self._thread.start()
-        self._wanted.set()
+                self._watch(log)
         return log
+
+    def adopt(self, log: LiveLog) -> None:
+        """Go on with the log of a run that executed here and goes on elsewhere."""
+        with self._lock:
+            self._watch(log)
 
     def stop(self) -> None:
         self._stopping.set()
+        self._wanted.set()
+
+    def _watch(self, log: LiveLog) -> None:
+        self._logs[id(log.store), log.key] = log
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="agent-watcher", daemon=True)
+            self._thread.start()
         self._wanted.set()
 
     def _run(self) -> None:

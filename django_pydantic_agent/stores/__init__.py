@@ -15,9 +15,12 @@ def run_store_for(owner: Owner | None) -> RunStore:
 
     Without the app, and for requests without a durable identity, runs live in this process's memory.
     """
-    if owner is not None and apps.is_installed(STORE_APP):
-        return _database_store()
-    return _memory_store()
+    return (durable_store() if owner is not None else None) or _memory_store()
+
+
+def durable_store() -> RunStore | None:
+    """Return the store that all processes of the project share, None where the store app is not installed."""
+    return _database_store() if apps.is_installed(STORE_APP) else None
 
 
 @cache

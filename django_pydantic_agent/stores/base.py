@@ -192,7 +192,7 @@ class Orphan:
     parent: int | None = None
     protocol: str = ""
     request: dict[str, Any] | None = None
-    is_cancelled: bool = False
+    cancel_requested: bool = False
     unresolved: Sequence[str] = ()
     conversation: "ConversationStore | None" = None
     state_seq: int = 0

@@ -37,6 +37,7 @@ class MemoryRunStore(RunStore):
     """Keeps runs until the process ends, the ended ones until `ENDED_RUNS` newer ones have ended."""
 
     durable = False
+    leases = None
 
     def __init__(self) -> None:
         self._keys = itertools.count(1)

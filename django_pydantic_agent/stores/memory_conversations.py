@@ -1,4 +1,4 @@
-"""Conversations in the memory of one process, and a place that keeps none."""
+"""Conversations in the memory of one process."""
 
 import itertools
 import threading
@@ -12,6 +12,7 @@ from pydantic_core import from_json, to_json
 
 from django_pydantic_agent.exceptions import InvalidInput, ThreadChanged, ThreadNotFound
 from django_pydantic_agent.log.frames import wire_form
+from django_pydantic_agent.log.preview import preview
 from django_pydantic_agent.ownership import Owner, resolve_owner
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores.conversations import (
@@ -26,16 +27,8 @@ from django_pydantic_agent.stores.conversations import (
     TurnSave,
     TurnStart,
 )
-from django_pydantic_agent.threads.branch import (
-    IMPORTED,
-    Branch,
-    BranchMessage,
-    BranchRun,
-    content_digest,
-    cut_title,
-    preview,
-    whole_title,
-)
+from django_pydantic_agent.threads.branch import IMPORTED, Branch, BranchMessage, BranchRun, content_digest
+from django_pydantic_agent.threads.titles import cut_title, whole_title
 
 if TYPE_CHECKING:
     from django_pydantic_agent.log.frames import JsonObject
@@ -396,55 +389,6 @@ class MemoryConversationStore(ConversationStore):
         if thread is None:
             raise ThreadNotFound
         return thread
-
-
-class NullConversationStore(ConversationStore):
-    """Keeps nothing: no request has an owner here, and every thread is unknown."""
-
-    def owner(self, request: Any) -> Owner | None:
-        return None
-
-    def view(self, *, owner: Owner, thread_id: str) -> "ThreadView | None":
-        return None
-
-    def read(self, *, owner: Owner, thread_id: str, superseded: bool = False) -> StoredThread:
-        raise ThreadNotFound
-
-    def holds(self, *, owner: Owner, thread_id: str, run: int) -> bool:
-        return False
-
-    def page(self, *, owner: Owner, query: ThreadQuery) -> ThreadPage:
-        return ThreadPage([])
-
-    def titles(self, *, owner: Owner, thread_ids: Collection[str]) -> Mapping[str, str]:
-        return {}
-
-    def rename(self, *, owner: Owner, thread_id: str, title: str) -> None:
-        raise ThreadNotFound
-
-    def entitle(self, *, owner: Owner, thread_id: str, title: str) -> None:
-        raise ThreadNotFound
-
-    def archive(self, *, owner: Owner, thread_id: str, archived: bool) -> None:
-        raise ThreadNotFound
-
-    def delete(self, *, owner: Owner, thread_id: str) -> list[int]:
-        raise ThreadNotFound
-
-    def accept(self, start: TurnStart, *, run: int, run_id: str) -> int:
-        return 1
-
-    def ground(self, *, run: int) -> TurnGround:
-        return TurnGround()
-
-    def transcript(self, *, run: int) -> "Sequence[JsonObject]":
-        return []
-
-    def save(self, saved: TurnSave) -> None:
-        pass
-
-    def end(self, saved: TurnSave, ending: "Ending") -> int:
-        return 2
 
 
 def _row(thread: _Thread) -> ThreadRow:

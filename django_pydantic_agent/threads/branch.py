@@ -9,10 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from django.utils.text import Truncator
-
-from django_pydantic_agent.exceptions import InvalidInput
-from django_pydantic_agent.log.frames import storable
+from django_pydantic_agent.runs.states import LIVE
 from django_pydantic_agent.threads.posture import KnownMessage, ThreadView, Turn, TurnState, message_digest, turn_state
 
 if TYPE_CHECKING:
@@ -20,9 +17,6 @@ if TYPE_CHECKING:
 
 IMPORTED = 0
 """The number of the turn that holds what was there before the first one."""
-
-PREVIEW_CHARACTERS = 120
-TITLE_CHARACTERS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +42,7 @@ class BranchRun:
 
     @property
     def is_live(self) -> bool:
-        return turn_state(self.status, waits=False) is TurnState.LIVE
+        return self.status in LIVE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,29 +146,3 @@ def content_digest(message: "JsonObject") -> str:
     from ag_ui.core import UserMessage
 
     return message_digest(UserMessage.model_validate(message))
-
-
-def preview(messages: Iterable["JsonObject"]) -> str | None:
-    """Return the first user message on one line, cut; None where there is none, empty where it has no text."""
-    for message in messages:
-        if message["role"] == "user":
-            content = message["content"]
-            parts = [content] if isinstance(content, str) else [part.get("text", "") for part in content]
-            return _one_line(" ".join(part[: PREVIEW_CHARACTERS * 10] for part in parts), PREVIEW_CHARACTERS)
-    return None
-
-
-def whole_title(title: str) -> str:
-    """Return a title as it is stored. Raises `InvalidInput` where it is longer than `TITLE_CHARACTERS`."""
-    if len(title) > TITLE_CHARACTERS:
-        raise InvalidInput(f"a title has at most {TITLE_CHARACTERS} characters")
-    return _one_line(title, TITLE_CHARACTERS)
-
-
-def cut_title(title: str) -> str:
-    """Return a title as it is stored, cut where it is longer than `TITLE_CHARACTERS`."""
-    return _one_line(title, TITLE_CHARACTERS)
-
-
-def _one_line(text: str, characters: int) -> str:
-    return Truncator(" ".join(storable(text[: characters * 10]).split())).chars(characters)

@@ -3,12 +3,23 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ag_ui.core import EventType, Message
+from ag_ui.core import AssistantMessage, EventType, FunctionCall, Message, ToolMessage
+from ag_ui.core import ToolCall as AGUIToolCall
 from pydantic import TypeAdapter
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, repair_messages
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    repair_messages,
+)
 from pydantic_ai.ui.ag_ui import AGUIAdapter
 from pydantic_core import from_json
 
+from django_pydantic_agent.log.adapter import calls_on_wire
+from django_pydantic_agent.log.reading import frames_after
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores.base import RunHistory, RunStore
 from django_pydantic_agent.stores.conversations import ConversationStore, TurnGround
@@ -17,8 +28,6 @@ if TYPE_CHECKING:
     from django_pydantic_agent.log.frames import JsonObject
 
 CUT = frozenset({RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.ORPHANED})
-
-READ_BYTES = 1024 * 1024
 
 _MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
 
@@ -29,9 +38,16 @@ def agui_messages(messages: "Sequence[JsonObject]") -> list[Message]:
 
 
 def past(
-    history: RunHistory, store: RunStore, conversation: ConversationStore, ground: TurnGround
+    history: RunHistory,
+    store: RunStore,
+    conversation: ConversationStore,
+    ground: TurnGround,
+    results: Sequence[ToolMessage] = (),
 ) -> list[ModelMessage]:
-    """Return what comes before the question of a run's turn, ready for a new request."""
+    """Return what comes before the question of a run's turn, ready for a new request.
+
+    `results` are those of frontend tools that the turn before waits for.
+    """
     first, previous = ground.first_of_turn, ground.previous
     if first is not None and store.boundary_seq(first):
         return history.begin(first, "start")
@@ -46,27 +62,45 @@ def past(
     messages = history.begin(previous)
     if said := said_after_boundary(store, previous):
         messages = [*messages, ModelResponse(parts=[TextPart(said)])]
-    return repair_messages(messages)
+    return repair_messages([*messages, *_answers(messages, results)])
 
 
-def unfinished(history: RunHistory, run: int) -> list[ModelMessage]:
-    """Return the history of a run that was cut, up to where the model has to answer."""
+def unfinished(history: RunHistory, run: int, results: Sequence[ToolMessage] = ()) -> list[ModelMessage]:
+    """Return the history of a run that was cut or waits for `results`, up to where the model has to answer."""
     messages = history.begin(run)
     while messages and isinstance(messages[-1], ModelResponse) and not _calls(messages[-1]):
         messages = messages[:-1]
-    return repair_messages(messages)
+    return repair_messages([*messages, *_answers(messages, results)])
 
 
 def said_after_boundary(store: RunStore, run: int) -> str:
     """Return the text that the log of a run that was cut holds behind its last boundary."""
-    last_seq, status = store.progress([run]).get(run, (0, RunStatus.FINISHED))
+    _, status = store.progress([run]).get(run, (0, RunStatus.FINISHED))
     if status not in CUT:
         return ""
-    after, said = store.boundary_seq(run), []
-    while after < last_seq and (frames := store.read_frames(run, after=after, max_bytes=READ_BYTES)):
-        said += [event["delta"] for event in map(from_json, frames) if event["type"] == EventType.TEXT_MESSAGE_CONTENT]
-        after += len(frames)
-    return "".join(said)
+    events = map(from_json, frames_after(store, run, after=store.boundary_seq(run)))
+    return "".join(event["delta"] for event in events if event["type"] == EventType.TEXT_MESSAGE_CONTENT)
+
+
+def _answers(messages: Sequence[ModelMessage], results: Sequence[ToolMessage]) -> list[ModelMessage]:
+    """Return what the client's results for the calls in `messages` are to the model, under the model's own ids."""
+    calls = calls_on_wire(messages) if results else {}
+    parts = [
+        ToolReturnPart(
+            tool_name=part.tool_name, content=part.content, tool_call_id=calls[result.tool_call_id].tool_call_id
+        )
+        for result in results
+        if result.tool_call_id in calls
+        for part in _returned(result, calls[result.tool_call_id].tool_name)
+    ]
+    return [ModelRequest(parts=parts)] if parts else []
+
+
+def _returned(result: ToolMessage, tool_name: str) -> list[ToolReturnPart]:
+    """Return a posted result as pydantic-ai reads it, which it does behind a call only."""
+    call = AGUIToolCall(id=result.tool_call_id, function=FunctionCall(name=tool_name, arguments="{}"))
+    loaded = AGUIAdapter.load_messages([AssistantMessage(id="call", tool_calls=[call]), result])
+    return [part for message in loaded for part in message.parts if isinstance(part, ToolReturnPart)]
 
 
 def _loaded(messages: "Sequence[JsonObject]") -> list[ModelMessage]:

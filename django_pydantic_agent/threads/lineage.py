@@ -7,8 +7,8 @@ from ag_ui.core import RunAgentInput
 
 from django_pydantic_agent.log.frames import wire_form
 from django_pydantic_agent.log.projection import Projection
+from django_pydantic_agent.log.reading import frames_after
 from django_pydantic_agent.stores.base import RunStore, StoredRun
-from django_pydantic_agent.threads.running import frames_after
 
 if TYPE_CHECKING:
     from django_pydantic_agent.log.frames import JsonObject

@@ -8,6 +8,8 @@ from hashlib import sha256
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from django_pydantic_agent.runs.states import RunStatus
+
 if TYPE_CHECKING:
     from ag_ui.core import RunAgentInput, ToolMessage, UserMessage
 
@@ -21,7 +23,11 @@ class TurnState(Enum):
     ANSWERED = "answered"
 
 
-_STATES = {"queued": TurnState.LIVE, "running": TurnState.LIVE, "finished": TurnState.ANSWERED}
+_STATES: dict[str, TurnState] = {
+    RunStatus.QUEUED: TurnState.LIVE,
+    RunStatus.RUNNING: TurnState.LIVE,
+    RunStatus.FINISHED: TurnState.ANSWERED,
+}
 
 
 def turn_state(status: str, *, waits: bool) -> TurnState:

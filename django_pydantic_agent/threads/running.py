@@ -1,17 +1,15 @@
 """A thread with what its running turn has brought so far."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from ag_ui.core import EventType
 
+from django_pydantic_agent.log.frames import is_terminal
 from django_pydantic_agent.log.projection import Projection
+from django_pydantic_agent.log.reading import frames_after
 from django_pydantic_agent.stores.base import RunStore
 from django_pydantic_agent.stores.conversations import StoredThread
 
-READ_BYTES = 1024 * 1024
-
-_TERMINAL = tuple(b'{"type":"%s"' % kind.value.encode() for kind in (EventType.RUN_FINISHED, EventType.RUN_ERROR))
 _SNAPSHOT = b'{"type":"%s"' % EventType.MESSAGES_SNAPSHOT.value.encode()
 
 
@@ -28,7 +26,7 @@ def with_running_turn(thread: StoredThread, store: RunStore) -> StoredThread:
     projection = Projection(thread.messages[:place], state=thread.state)
     applied_seq = active.applied_seq
     for frame in frames_after(store, active.key, after=applied_seq):
-        if frame.startswith(_TERMINAL):
+        if is_terminal(frame):
             break
         # Snapshots tell a client what the store has told here.
         if not frame.startswith(_SNAPSHOT):
@@ -40,10 +38,3 @@ def with_running_turn(thread: StoredThread, store: RunStore) -> StoredThread:
         state=projection.state,
         active_run=replace(active, applied_seq=applied_seq),
     )
-
-
-def frames_after(store: RunStore, run: int, *, after: int) -> Iterator[bytes]:
-    """Yield the committed frames of a run behind seq `after`."""
-    while frames := store.read_frames(run, after=after, max_bytes=READ_BYTES):
-        yield from frames
-        after += len(frames)

@@ -22,6 +22,10 @@ def script(prompt: str) -> Sequence[Turn]:
             return [[ToolCall("add", {"a": 1, "b": 2})], ["three"]]
         case "ask":
             return [[ToolCall("ask", id="call-1")]]
+        case "hold":
+            return [["adding ", ToolCall("add", {"a": 1, "b": 2}, chunk=4), GATES[rest]], ["three"]]
+        case "pick":
+            return [[ToolCall("pick", {"of": "ab"}, id="call"), ToolCall("pick", {"of": "cd"}, id="other")], ["picked"]]
         case "fail":
             return [[Failure(RuntimeError(SECRET))]]
         case _:
@@ -49,5 +53,5 @@ class Hook:
 
     does: Any = None
 
-    def __call__(self, request: Any) -> Any:
-        return self.does(request)
+    def __call__(self, request: Any, *more: Any) -> Any:
+        return self.does(request, *more)

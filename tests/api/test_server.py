@@ -21,6 +21,7 @@ OBJECTS = [
     "capabilities",
     "step_store",
     "conversation_store",
+    "title_for_thread",
     "get_user",
     "authorize",
     "authentication_classes",

@@ -10,9 +10,10 @@ from django.http import HttpResponseBase
 from django.test import Client
 
 from django_pydantic_agent.contrib.store.models import Run, RunFrames, Thread, ThreadMessage
+from django_pydantic_agent.runs.engine import stop_engine
 from tests.api.agents import GATES
 from tests.api.conftest import logged_in
-from tests.api.posting import chunks, error, events, parse, post
+from tests.api.posting import chunks, error, events, frames, parse, post, user_message
 from tests.api.tabs import Tab, said
 
 
@@ -225,25 +226,34 @@ def test_deleting_a_thread_stops_its_run_which_writes_nothing_any_more(tab: Tab,
     stream = chunks(tab.send([{"id": "u1", "role": "user", "content": "wait here"}]))
     next(stream)
     assert tab.client.delete(tab.url).status_code == 204
-    GATES["here"].open()
+    # Nobody opens the gate.
     assert not [frame for frame in parse(b"".join(stream)) if frame.event and frame.event["type"] == "RUN_FINISHED"]
+    stop_engine()
     assert not Thread.objects.exists()
     assert not Run.objects.exists()
     assert not RunFrames.objects.exists()
 
 
-def test_a_reload_in_the_middle_of_a_text_and_following_from_there_is_the_uncut_stream(tab: Tab, live: None):
+@pytest.mark.parametrize(
+    ("text", "mark", "partial"), [("wait here", b"begun", "begun "), ("hold here", b"TOOL_CALL_ARGS", "adding ")]
+)
+def test_a_reload_in_the_middle_of_a_turn_and_following_from_there_is_the_uncut_stream(
+    tab: Tab, live: None, text: str, mark: bytes, partial: str
+):
+    tab.say("before")
+    revision = tab.stored()["revision"]
     watcher = Tab(tab.client)
-    stream = chunks(tab.send([{"id": "u1", "role": "user", "content": "wait here"}], run_id="r1"))
+    tab.messages.append({"id": "u1", "role": "user", "content": text})
+    stream = chunks(tab.send(run_id="r1"))
     found = b""
-    while b"begun" not in found:
+    while mark not in found:
         found += next(stream)
     (row,) = tab.client.get("/talk/threads/").json()["threads"]
     thread = tab.stored()
-    assert (row["active_run"], thread["active_run"]["run_id"], thread["revision"]) == ("r1", "r1", 1)
-    assert said(thread["messages"]) == ["wait here", "begun "]
+    assert (row["active_run"], thread["active_run"]["run_id"], thread["revision"]) == ("r1", "r1", revision + 1)
+    assert said(thread["messages"]) == ["before", "echo before", text, partial]
     etag = tab.client.get(tab.url)["ETag"]
-    assert etag.startswith(f'"1.{thread["active_run"]["applied_seq"]}.')
+    assert etag.startswith(f'"{revision + 1}.')
     GATES["here"].open()
     log = parse(found + b"".join(stream))
     watcher.messages, watcher.state = thread["messages"], thread["state"]
@@ -274,6 +284,15 @@ def test_a_visitor_without_a_durable_identity_has_no_threads(db: None):
     assert error(visitor.get("/talk-members/threads/t1/")) == (404, "not_found")
     assert error(patch(visitor, {"title": "x"}, "/talk-members/threads/t1/")) == (404, "not_found")
     assert error(visitor.delete("/talk-members/threads/t1/")) == (404, "not_found")
+    assert not Thread.objects.exists()
+
+
+def test_a_visitor_whose_conversations_are_not_kept_keeps_runs_only(db: None):
+    visitor = Client()
+    frames(post(visitor, "/talk-halves/", "r1", "hi"))
+    assert [run["run_id"] for run in visitor.get("/talk-halves/runs/").json()["runs"]] == ["r1"]
+    assert frames(post(visitor, "/talk-halves/resume/r1/", "r2", [user_message("more", "u2")]))
+    assert visitor.get("/talk-halves/threads/").json()["threads"] == []
     assert not Thread.objects.exists()
 
 

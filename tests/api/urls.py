@@ -12,7 +12,7 @@ from django_pydantic_agent.contrib.store.default_step_store import DefaultStepSt
 from tests.api.agents import Hook, registry
 from tests.api.stores import dict_step_store
 
-get_user, authorize, context = Hook(), Hook(), Hook()
+get_user, authorize, context, title = Hook(), Hook(), Hook(), Hook()
 
 
 def anonymous_step_store(request: Any) -> DefaultStepStore:
@@ -71,6 +71,7 @@ urlpatterns = [
     ),
     path("cookie/", server("cookie", step_store=DefaultStepStore, authentication_classes=[CookieAuthentication])),
     path("talk/", talk("talk")),
+    path("talk-titled/", talk("talk_titled", title_for_thread=title)),
     path("talk-plain/", talk("talk_plain", step_store=None)),
     path("talk-reject/", talk("talk_reject", on_concurrent_run="reject")),
     path("talk-interrupt/", talk("talk_interrupt", on_concurrent_run="interrupt")),
@@ -78,6 +79,7 @@ urlpatterns = [
     path("talk-attach/", talk("talk_attach", on_concurrent_run="attach")),
     path("talk-strict/", talk("talk_strict", on_stale_client="reject")),
     path("talk-importing/", talk("talk_importing", client_history="import")),
+    path("talk-halves/", talk("talk_halves", require_authenticated=False, step_store=anonymous_step_store)),
     path("talk-members/", talk("talk_members", require_authenticated=False)),
     path(
         "talk-guests/",

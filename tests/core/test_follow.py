@@ -1,6 +1,8 @@
 import asyncio
+import gc
 import json
 import threading
+import weakref
 
 import pytest
 
@@ -153,6 +155,19 @@ def test_one_loop_is_woken_once_however_many_viewers_it_has(viewers):
         return sum(1 for args in calls if "_wake" in repr(args[0]))
 
     assert asyncio.run(main()) == 1
+
+
+def test_a_loop_that_is_closed_is_forgotten_with_its_viewers():
+    log = LiveLog(plan().store, 1, last_seq=1, status=RunStatus.RUNNING)
+
+    async def view():
+        assert not await log.wait_async(1, 0.01)
+        return weakref.ref(asyncio.get_running_loop())
+
+    loop = asyncio.run(view())
+    log.publish(2, [b"{}"], None)
+    gc.collect()
+    assert loop() is None
 
 
 def _new(run_plan):

@@ -1,7 +1,7 @@
 import pytest
 from django.test import override_settings
 
-from django_pydantic_agent.checks import check_executors, check_settings
+from django_pydantic_agent.checks import check_executors, check_lease, check_settings
 from django_pydantic_agent.conf import DEFAULTS, agent_settings
 
 
@@ -37,7 +37,30 @@ def test_the_setting_must_be_a_dictionary_of_usable_values():
     ]
 
 
-@pytest.mark.parametrize("executors", [{}, {"default": {}}, {"default": {"BACKEND": "nowhere.Executor"}}])
+def test_numbers_that_may_be_zero_or_none_are_checked_too():
+    zero_or_none = {
+        "SHUTDOWN_GRACE_SECONDS": 0,
+        "SNAPSHOT_MIN_SECONDS": 0,
+        "RUN_TIMEOUT_SECONDS": None,
+        "MAX_SNAPSHOTS_PER_RUN": None,
+    }
+    assert messages(check_settings, zero_or_none) == []
+    assert messages(check_settings, {"SHUTDOWN_GRACE_SECONDS": None, "MAX_SNAPSHOTS_PER_RUN": 0}) == [
+        (
+            "django_pydantic_agent.E003",
+            "DJANGO_PYDANTIC_AGENT['MAX_SNAPSHOTS_PER_RUN'] must be a number above 0 or None, not 0.",
+        ),
+        (
+            "django_pydantic_agent.E003",
+            "DJANGO_PYDANTIC_AGENT['SHUTDOWN_GRACE_SECONDS'] must be a number, 0 or more, not None.",
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    "executors",
+    [{}, {"default": {}}, {"default": {"BACKEND": "nowhere.Executor"}}, {"default": "nowhere.Executor"}, ["default"]],
+)
 def test_an_executor_that_cannot_be_made_is_an_error(executors):
     [(check_id, message)] = messages(check_executors, {"EXECUTORS": executors})
     assert check_id == "django_pydantic_agent.E004"
@@ -46,4 +69,5 @@ def test_an_executor_that_cannot_be_made_is_an_error(executors):
 
 def test_the_defaults_pass():
     assert messages(check_settings, {}) == []
+    assert messages(check_lease, {}) == []
     assert messages(check_executors, {}) == []

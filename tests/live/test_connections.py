@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.live.connections import held_connections, terminate_connections
 from tests.live.conftest import Start
+from tests.live.connections import held_connections, terminate_connections
 from tests.live.gates import Gatekeeper
 from tests.live.scripts import RECITE, call, gate, script
 from tests.live.visitors import Visitor, at_once, check_complete, eventually, fresh, run_input, text_of

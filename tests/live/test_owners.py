@@ -13,7 +13,6 @@ from django.contrib.sessions.models import Session
 
 from django_pydantic_agent.contrib.store.default_step_store import DefaultStepStore
 from django_pydantic_agent.contrib.store.models import Run
-from tests.live.conftest import Start
 from tests.live.gates import Gatekeeper
 from tests.live.scripts import RECITE, call, fail, gate, script
 from tests.live.visitors import Visitor, check_complete, fresh, read_run, run_input, text_of, types_of
@@ -195,7 +194,9 @@ def test_C32_an_async_authorize_that_says_no_is_heard(request: pytest.FixtureReq
 def test_C32_a_user_who_is_deleted_during_the_run_breaks_nothing(uvicorn: Server, visitor: Visitor, gates: Gatekeeper):
     run_id, held = fresh("run"), fresh("held")
     assert visitor.user is not None
-    with visitor.post(uvicorn, run_id, script([call("hold", gate=held)], [call("who_is_loaded")], ["done"])) as response:
+    with visitor.post(
+        uvicorn, run_id, script([call("hold", gate=held)], [call("who_is_loaded")], ["done"])
+    ) as response:
         frames = response.until("TOOL_CALL_END")
         gates.wait_reached(held)
         User.objects.filter(pk=visitor.user.pk).delete()

@@ -19,7 +19,9 @@ def test_an_odd_result_fails_no_run_and_is_known_after_a_resume(
     run_id, beside, held = fresh("run"), fresh("beside"), fresh("held")
     other = Visitor.new()
     with (
-        other.post(uvicorn, beside, script([gate(held), spell("abc" * 200), call("quick", word="b")], ["done"])) as near,
+        other.post(
+            uvicorn, beside, script([gate(held), spell("abc" * 200), call("quick", word="b")], ["done"])
+        ) as near,
         visitor.post(uvicorn, run_id, script([gate(held), call("odd", kind=kind)], ["ended"])) as response,
     ):
         gates.wait_reached(held, 2)
@@ -50,7 +52,10 @@ def test_a_result_without_a_json_form_ends_the_run_as_it_would_without_a_store(u
 @pytest.mark.parametrize("text", ["before\0after", "before\ud800after"], ids=["nul", "lone surrogate"])
 def test_odd_text_of_the_user_the_model_and_its_arguments_is_stored(uvicorn: Server, visitor: Visitor, text: str):
     run_id = fresh("run")
-    turns = [[{"do": "think", "text": text}, {"do": "call", "tool": "quick", "id": None, "args": {"word": text}}], [text]]
+    turns = [
+        [{"do": "think", "text": text}, {"do": "call", "tool": "quick", "id": None, "args": {"word": text}}],
+        [text],
+    ]
     # Everything in the script is escaped twice, so that the odd text comes into being on the server.
     body = run_input(run_id, {"id": "u1", "role": "user", "content": json.dumps(turns)})
     extra = {"id": "u0", "role": "user", "content": f"said {text}"}

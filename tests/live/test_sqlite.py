@@ -59,4 +59,6 @@ def test_C23_parallel_runs_survive_the_locks_of_another_writer(start: Start, gat
             assert [effect.status for effect in row.tool_effects.all()] == ["completed"] * len(TOOLS)
             assert row.is_continuable
         assert visitor.user is not None
-        assert sorted(visitor.user.notes.values_list("text", flat=True)) == sorted(note for written in notes for note in written)
+        assert sorted(visitor.user.notes.values_list("text", flat=True)) == sorted(
+            note for written in notes for note in written
+        )

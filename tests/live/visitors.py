@@ -109,7 +109,12 @@ class Visitor:
             return read_run(response)
 
     def read(
-        self, server: Server, body: Mapping[str, Any], *, route: str = "agent/", headers: Mapping[str, str] | None = None
+        self,
+        server: Server,
+        body: Mapping[str, Any],
+        *,
+        route: str = "agent/",
+        headers: Mapping[str, str] | None = None,
     ) -> list[Frame]:
         """Post a body as it is and return the frames of the whole stream."""
         with self.send(server, body, route=route, headers=headers) as response:

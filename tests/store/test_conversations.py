@@ -553,6 +553,21 @@ class TestDeleting:
         else:
             assert rows_left() == {}
 
+    @pytest.mark.postgres
+    def test_a_run_that_joins_before_the_thread_is_locked_is_deleted_too(self, runs, store):
+        create(runs, store, start(store, said("u1")), "run")
+        joined: list[StoredRun] = []
+
+        def join(execute: Any, sql: str, *args: Any) -> Any:
+            if "FOR UPDATE" in sql and Thread._meta.db_table in sql.split("WHERE")[0] and not joined:
+                joined.extend(at_once(lambda: create(runs, store, start(store, said("u2")), "late")))
+            return execute(sql, *args)
+
+        with connection.execute_wrapper(join):
+            deleted = store.delete(owner=ADA, thread_id="thread")
+        assert joined[0].key in deleted
+        assert rows_left() == {}
+
     def test_two_at_once_delete_it_once(self, runs, store):
         create(runs, store, start(store, said("u1")), "run")
         results = at_once(*[lambda: store.delete(owner=ADA, thread_id="thread")] * 2)

@@ -12,54 +12,20 @@ from django.db.models.functions import Coalesce
 from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.contrib.store import history
 from django_pydantic_agent.contrib.store.models import HistoryMessage, Run, Snapshot, StepEvent, ToolEffect
-from django_pydantic_agent.contrib.store.models.ledger import SnapshotState
+from django_pydantic_agent.contrib.store.models.ledger import (
+    EFFECT_FIELDS,
+    EVENT_FIELDS,
+    SNAPSHOT_FIELDS,
+    SnapshotState,
+)
 from django_pydantic_agent.contrib.store.rows import Row, insert
 
-EVENT_COLUMNS = (
-    "run_id",
-    "kind",
-    "step_index",
-    "timestamp",
-    "conversation_id",
-    "parent_run_id",
-    "agent_name",
-    "tool_call_id",
-    "tool_name",
-    "error",
-    "metadata",
-    "idempotency_key",
-    "key_digest",
-)
-SNAPSHOT_COLUMNS = (
-    "run_id",
-    "state",
-    "step_index",
-    "timestamp",
-    "conversation_id",
-    "parent_run_id",
-    "agent_name",
-    "history_writer",
-    "history_number",
-    "history_size",
-    "message_count",
-    "idempotency_key",
-    "key_digest",
-    "is_pruned",
-)
-EFFECT_COLUMNS = (
-    "run_id",
-    "tool_call_id",
-    "call_digest",
-    "tool_name",
-    "status",
-    "started_at",
-    "ended_at",
-    "idempotency_key",
-    "effect_summary",
-    "reason",
-)
+EVENT_COLUMNS = ("run_id", *EVENT_FIELDS, "key_digest")
+HISTORY_COLUMNS = ("history_writer", "history_number", "history_size")
+SNAPSHOT_COLUMNS = ("run_id", *SNAPSHOT_FIELDS, *HISTORY_COLUMNS, "message_count", "key_digest", "is_pruned")
+EFFECT_COLUMNS = ("run_id", *EFFECT_FIELDS, "call_digest", "reason")
 EFFECT_KEY = ("run_id", "call_digest")
-EFFECT_RECORD = ("tool_name", "status", "started_at", "ended_at", "idempotency_key", "effect_summary")
+EFFECT_RECORD = tuple(name for name in EFFECT_FIELDS if name != "tool_call_id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from django_pydantic_agent.log.frames import JsonObject, storable
 from django_pydantic_agent.ownership import Owner, resolve_owner
 from django_pydantic_agent.stores.conversations import (
     ActiveRun,
+    ConversationStore,
     ReplacedMessages,
     StoredThread,
     ThreadPage,
@@ -30,7 +31,8 @@ from django_pydantic_agent.stores.conversations import (
     TurnSave,
     TurnStart,
 )
-from django_pydantic_agent.threads.branch import Branch, BranchMessage, BranchRun, cut_title, whole_title
+from django_pydantic_agent.threads.branch import Branch, BranchMessage, BranchRun
+from django_pydantic_agent.threads.titles import cut_title, whole_title
 
 if TYPE_CHECKING:
     from django_pydantic_agent.stores.base import Ending
@@ -42,7 +44,7 @@ ATTEMPTS = 3
 Key = tuple[int, int, int]
 
 
-class DefaultConversationStore:
+class DefaultConversationStore(ConversationStore):
     """The `ConversationStore` over this app's models, on the database that the project's routers name for them.
 
     A request without a durable identity has no owner, and nothing of it is kept. With `allow_anonymous`, an anonymous

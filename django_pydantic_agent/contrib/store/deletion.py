@@ -80,7 +80,7 @@ def _delete(threads: ThreadQuerySet, using: str) -> list[int] | None:
     # A fork that has read what it goes on from may not have written that down yet.
     forks = all_runs.filter(status__in=LIVE).exclude(in_thread=thread)
     are_read = any(forks.filter(parent__in=some).exists() for some in _batches(doomed))
-    for some in _batches(doomed):
+    for some in _batches(sorted(doomed)):
         all_runs.filter(pk__in=some).only("pk").delete()
     Thread.objects.using(using).filter(pk=thread).delete()
     if not are_read:

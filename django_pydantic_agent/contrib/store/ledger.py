@@ -12,6 +12,7 @@ from pydantic_ai_harness.step_persistence import ContinuableSnapshot, RunRecord,
 
 from django_pydantic_agent.contrib.store import models, records
 from django_pydantic_agent.contrib.store.changes import (
+    HISTORY_COLUMNS,
     EffectRecorded,
     EventAppended,
     RunRegistered,
@@ -23,11 +24,17 @@ from django_pydantic_agent.contrib.store.changes import (
 from django_pydantic_agent.contrib.store.history import Chain, HistoryReader
 from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.contrib.store.messages import Recording, common_prefix, dump, load
-from django_pydantic_agent.contrib.store.models.ledger import EffectStatus, SnapshotState
+from django_pydantic_agent.contrib.store.models.ledger import (
+    EFFECT_FIELDS,
+    EVENT_FIELDS,
+    SNAPSHOT_FIELDS,
+    EffectStatus,
+    SnapshotState,
+)
 from django_pydantic_agent.contrib.store.outages import patiently
 from django_pydantic_agent.contrib.store.querysets import RunQuerySet
 from django_pydantic_agent.contrib.store.run_store import new_row
-from django_pydantic_agent.log.preview import preview
+from django_pydantic_agent.log.preview import history_preview
 from django_pydantic_agent.ownership import Owner
 
 logger = logging.getLogger(__name__)
@@ -75,13 +82,13 @@ class Ledger:
 
     def append_event(self, event: StepEvent) -> None:
         def append(connection: BaseDatabaseWrapper, run: int) -> None:
-            if not self._is_repeated(models.StepEvent, run, event.idempotency_key):
+            if not _is_repeated(connection, models.StepEvent, run, event.idempotency_key):
                 apply(connection, [EventAppended(run=run, row=records.event_row(run, event))])
 
         self._write(event.run_id, append)
 
     def list_events(self, run_id: str) -> list[StepEvent]:
-        rows = self._of_run(models.StepEvent, run_id).order_by("pk").values(*records.EVENT_FIELDS)
+        rows = self._of_run(models.StepEvent, run_id).order_by("pk").values(*EVENT_FIELDS)
         return [records.to_event(run_id, row) for row in rows]
 
     def save_snapshot(self, snapshot: ContinuableSnapshot) -> None:
@@ -92,7 +99,7 @@ class Ledger:
             return
 
         def save(connection: BaseDatabaseWrapper, run: int) -> None:
-            if self._is_repeated(models.Snapshot, run, snapshot.idempotency_key):
+            if _is_repeated(connection, models.Snapshot, run, snapshot.idempotency_key):
                 return
             before, chain = self._newest_history(connection, run, snapshot.parent_run_id)
             same = common_prefix(before, body)
@@ -104,7 +111,7 @@ class Ledger:
                 row=records.snapshot_row(run, snapshot, chain.reference),
                 history=rows,
                 is_complete=snapshot.state == "complete",
-                preview=preview(snapshot.messages),
+                preview=history_preview(snapshot.messages),
             )
             apply(connection, [change])
             update_runs(connection, run_columns([change]))
@@ -135,12 +142,12 @@ class Ledger:
 
     def get_tool_effect(self, run_id: str, tool_call_id: str) -> ToolEffectRecord | None:
         effects = self._of_run(models.ToolEffect, run_id).filter(call_digest=digest(tool_call_id))
-        row = effects.values(*records.EFFECT_FIELDS).first()
+        row = effects.values(*EFFECT_FIELDS).first()
         return None if row is None else records.to_effect(run_id, {**row, "tool_call_id": tool_call_id})
 
     def list_unresolved_tool_effects(self, run_id: str) -> list[ToolEffectRecord]:
         effects = self._of_run(models.ToolEffect, run_id).filter(status=EffectStatus.STARTED).order_by("pk")
-        return [records.to_effect(run_id, row) for row in effects.values(*records.EFFECT_FIELDS)]
+        return [records.to_effect(run_id, row) for row in effects.values(*EFFECT_FIELDS)]
 
     @property
     def _alias(self) -> str:
@@ -161,33 +168,26 @@ class Ledger:
         snapshots = self._of_run(models.Snapshot, run_id).filter(is_pruned=False).order_by("pk")
         if not include_interrupted:
             snapshots = snapshots.filter(state=SnapshotState.COMPLETE)
-        return snapshots.values(*records.SNAPSHOT_FIELDS, "history_writer", "history_number", "history_size")
+        return snapshots.values(*SNAPSHOT_FIELDS, *HISTORY_COLUMNS)
 
     def _newest_history(
         self, connection: BaseDatabaseWrapper, run: int, parent_run_id: str | None
     ) -> tuple[bytes, Chain]:
         """Return the history that the next snapshot of `run` most likely begins with."""
         snapshots = models.Snapshot.objects.using(connection.alias).order_by("-pk")
-        references = snapshots.values("history_writer", "history_number", "history_size")
+        references = snapshots.values(*HISTORY_COLUMNS)
         row = references.filter(run=run).first()
         if row is None and parent_run_id is not None:
             row = references.filter(run__in=self._run(parent_run_id)).first()
         return (b"", Chain()) if row is None else HistoryReader(connection).read(*_reference(row))
 
-    def _is_repeated(self, model: Any, run: int, key: str | None) -> bool:
-        """Return whether a row of this idempotency key is there."""
-        if key is None:
-            return False
-        repeated: bool = model.objects.using(self._alias).filter(run=run, key_digest=digest(key)).exists()
-        return repeated
-
     def _write(self, run_id: str, change: Callable[[BaseDatabaseWrapper, int], T]) -> T:
-        """Apply a change to a run whose row is locked, and made where it is not there."""
+        """Apply a change to a run in one transaction, tried again while the database is locked or away."""
         alias = self._alias
 
         def attempt() -> T:
             with transaction.atomic(using=alias):
-                return change(connections[alias], self._lock(run_id))
+                return change(connections[alias], self._lock(run_id, alias))
 
         def attempt_twice() -> T:
             try:
@@ -198,15 +198,24 @@ class Ledger:
 
         return patiently(attempt_twice, using=alias)
 
-    def _lock(self, run_id: str) -> int:
+    def _lock(self, run_id: str, alias: str) -> int:
+        """Return the key of a run whose row is locked until the transaction ends, and made where it is not there."""
         # An update rather than SELECT FOR UPDATE: SQLite has no row locks and wants the first statement to write.
-        runs = self._run(run_id)
+        runs = models.Run.objects.using(alias).for_owner(self.owner, self.scope, run=run_id)
         if runs.update(ledger_seq=F("ledger_seq")):
             return int(runs.values_list("pk", flat=True).get())
         row = new_row(self.owner, self.scope, run_id=run_id, is_ledger_only=True, created_at=datetime.now(UTC))
-        row.save(using=self._alias, force_insert=True)
+        row.save(using=alias, force_insert=True)
         key: int = row.pk
         return key
+
+
+def _is_repeated(connection: BaseDatabaseWrapper, model: Any, run: int, key: str | None) -> bool:
+    """Return whether a row of this idempotency key is there."""
+    if key is None:
+        return False
+    repeated: bool = model.objects.using(connection.alias).filter(run=run, key_digest=digest(key)).exists()
+    return repeated
 
 
 def _reference(row: Mapping[str, Any]) -> tuple[int, int, int]:

@@ -18,7 +18,7 @@ from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.contrib.store.ledger import Ledger, log_skipped
 from django_pydantic_agent.contrib.store.rows import ROW_BYTES, row_size
 from django_pydantic_agent.contrib.store.run_history import DatabaseRunHistory
-from django_pydantic_agent.log.preview import preview
+from django_pydantic_agent.log.preview import history_preview
 
 
 class Journal(Protocol):
@@ -158,7 +158,7 @@ class RecordingStepStore(DefaultStepStore):
         """Return the change that saves a snapshot; the history moves on only if there is one."""
         rows = live.history.write(snapshot.messages)
         if live.preview is None:
-            live.preview = preview(snapshot.messages)
+            live.preview = history_preview(snapshot.messages)
         row = records.snapshot_row(live.key, snapshot, live.history.reference)
         return SnapshotSaved(
             number=next(self._numbers),

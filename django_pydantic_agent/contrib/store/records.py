@@ -1,6 +1,6 @@
 """Harness records as rows, and back."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -9,6 +9,7 @@ from pydantic_ai_harness.step_persistence import ContinuableSnapshot, RunRecord,
 
 from django_pydantic_agent.contrib.store.fields import to_microseconds
 from django_pydantic_agent.contrib.store.identity import digest
+from django_pydantic_agent.contrib.store.models.ledger import EFFECT_FIELDS, EVENT_FIELDS, SNAPSHOT_FIELDS
 from django_pydantic_agent.contrib.store.querysets import digests
 from django_pydantic_agent.contrib.store.rows import Row, as_json
 from django_pydantic_agent.log.frames import storable, storable_value
@@ -22,37 +23,6 @@ RUN_FIELDS = (
     "metadata",
     "registered_at",
     "registration_id",
-)
-EVENT_FIELDS = (
-    "kind",
-    "step_index",
-    "timestamp",
-    "conversation_id",
-    "parent_run_id",
-    "agent_name",
-    "tool_call_id",
-    "tool_name",
-    "error",
-    "metadata",
-    "idempotency_key",
-)
-SNAPSHOT_FIELDS = (
-    "state",
-    "step_index",
-    "timestamp",
-    "conversation_id",
-    "parent_run_id",
-    "agent_name",
-    "idempotency_key",
-)
-EFFECT_FIELDS = (
-    "tool_call_id",
-    "tool_name",
-    "status",
-    "started_at",
-    "ended_at",
-    "idempotency_key",
-    "effect_summary",
 )
 
 
@@ -76,55 +46,18 @@ def run_columns(record: RunRecord, owner: Owner, scope: str) -> dict[str, Any]:
 
 def event_row(run: int, event: StepEvent) -> Row:
     """Return the values of `EVENT_COLUMNS`."""
-    return (
-        run,
-        event.kind,
-        event.step_index,
-        to_microseconds(event.timestamp),
-        _text(event.conversation_id),
-        _text(event.parent_run_id),
-        _text(event.agent_name),
-        _text(event.tool_call_id),
-        _text(event.tool_name),
-        _text(event.error),
-        as_json(event.metadata) if event.metadata else "{}",
-        _text(event.idempotency_key),
-        key_digest(event.idempotency_key),
-    )
+    return (run, *_values(event, EVENT_FIELDS), key_digest(event.idempotency_key))
 
 
 def snapshot_row(run: int, snapshot: ContinuableSnapshot, history: tuple[int, int, int]) -> Row:
     """Return the values of `SNAPSHOT_COLUMNS`; `history` is the reference to the snapshot's messages."""
-    return (
-        run,
-        snapshot.state,
-        snapshot.step_index,
-        to_microseconds(snapshot.timestamp),
-        _text(snapshot.conversation_id),
-        _text(snapshot.parent_run_id),
-        _text(snapshot.agent_name),
-        *history,
-        len(snapshot.messages),
-        _text(snapshot.idempotency_key),
-        key_digest(snapshot.idempotency_key),
-        False,
-    )
+    about = (len(snapshot.messages), key_digest(snapshot.idempotency_key), False)
+    return (run, *_values(snapshot, SNAPSHOT_FIELDS), *history, *about)
 
 
 def effect_row(run: int, record: ToolEffectRecord) -> Row:
     """Return the values of `EFFECT_COLUMNS`."""
-    return (
-        run,
-        storable(record.tool_call_id),
-        digest(record.tool_call_id),
-        storable(record.tool_name),
-        record.status,
-        to_microseconds(record.started_at),
-        None if record.ended_at is None else to_microseconds(record.ended_at),
-        _text(record.idempotency_key),
-        _text(record.effect_summary),
-        "",
-    )
+    return (run, *_values(record, EFFECT_FIELDS), digest(record.tool_call_id), "")
 
 
 def key_digest(key: str | None) -> str | None:
@@ -152,3 +85,17 @@ def to_effect(run_id: str, row: Mapping[str, Any]) -> ToolEffectRecord:
 
 def _text(text: str | None) -> str | None:
     return None if text is None else storable(text)
+
+
+def _values(record: object, fields: Sequence[str]) -> Iterator[Any]:
+    """Yield the fields of a record as the database takes them."""
+    for field in fields:
+        match getattr(record, field):
+            case str(text):
+                yield storable(text)
+            case datetime() as instant:
+                yield to_microseconds(instant)
+            case dict() as data:
+                yield as_json(data) if data else "{}"
+            case value:
+                yield value

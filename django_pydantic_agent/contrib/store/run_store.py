@@ -14,6 +14,7 @@ from django.db.models import QuerySet
 from django.utils.crypto import constant_time_compare, salted_hmac
 
 from django_pydantic_agent.contrib.store.changes import Change, apply, run_columns, update_runs
+from django_pydantic_agent.contrib.store.effects import note_reason
 from django_pydantic_agent.contrib.store.fields import to_microseconds
 from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.contrib.store.models import Run, RunFrames
@@ -28,6 +29,7 @@ from django_pydantic_agent.runs.states import LIVE, RunStatus, sources_of
 from django_pydantic_agent.stores.base import Ending, NewRun, RunPage, RunQuery, RunWrite, StoredRun
 
 if TYPE_CHECKING:
+    from django_pydantic_agent.contrib.store.leases import DatabaseRunLeases
     from django_pydantic_agent.contrib.store.run_history import DatabaseRunHistory
 
 FRAME_COLUMNS = ("run_id", "first_seq", "last_seq", "piece", "is_compressed", "size", "data")
@@ -65,6 +67,15 @@ class DatabaseRunStore:
 
     durable = True
 
+    @property
+    def leases(self) -> "DatabaseRunLeases | None":
+        if getattr(self._connection, "is_in_memory_db", bool)():
+            return None
+        # Not imported above, because leases are told by the same words as threads.
+        from django_pydantic_agent.contrib.store.leases import DatabaseRunLeases
+
+        return DatabaseRunLeases(self)
+
     def create(self, new: NewRun, *, on_commit: Callable[[StoredRun], None]) -> StoredRun:
         if new.owner is None:
             raise ValueError("a run without an owner is not kept in the database")
@@ -85,6 +96,7 @@ class DatabaseRunStore:
             protocol=storable(new.protocol),
             message_ids=storable_value(list(new.message_ids)),
             last_seq=1,
+            request=storable_value(new.request),
             created_at=now,
         )
         try:
@@ -268,6 +280,9 @@ class DatabaseRunStore:
             ]
             insert(connection, RunFrames, FRAME_COLUMNS, frames)
             apply(connection, [cast("Change", change) for write in applied for change in write.ledger])
+            for write in applied:
+                if write.ending is not None and write.ending.unresolved:
+                    note_reason(write.key, write.ending.unresolved, using=alias)
         return results
 
     def _merge(self, stretches: QuerySet[RunFrames], key: int) -> None:

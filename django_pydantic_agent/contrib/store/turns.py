@@ -19,10 +19,11 @@ from django_pydantic_agent.contrib.store.querysets import digests
 from django_pydantic_agent.contrib.store.rows import Row, as_json, insert, pieces
 from django_pydantic_agent.exceptions import ThreadChanged
 from django_pydantic_agent.log.frames import JsonObject, storable, storable_value
+from django_pydantic_agent.log.preview import preview
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.stores.base import Ending
 from django_pydantic_agent.stores.conversations import TurnSave, TurnStart
-from django_pydantic_agent.threads.branch import IMPORTED, content_digest, preview
+from django_pydantic_agent.threads.branch import IMPORTED, content_digest
 
 MESSAGE_KEY = ("thread_id", "turn", "run", "place", "piece")
 MESSAGE_CONTENT = ("pieces", "message_id", "role", "content_digest", "through_seq", "body")

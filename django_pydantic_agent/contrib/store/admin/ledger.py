@@ -9,7 +9,12 @@ from django.utils.translation import gettext_lazy as _
 
 from django_pydantic_agent.contrib.store.admin.base import ReadOnlyAdmin
 from django_pydantic_agent.contrib.store.models import Snapshot, StepEvent, ToolEffect
-from django_pydantic_agent.contrib.store.models.ledger import EffectStatus
+from django_pydantic_agent.contrib.store.models.ledger import (
+    EFFECT_FIELDS,
+    EVENT_FIELDS,
+    SNAPSHOT_FIELDS,
+    EffectStatus,
+)
 
 
 class Unresolved(admin.SimpleListFilter):
@@ -44,20 +49,7 @@ class LedgerAdmin(ReadOnlyAdmin):
 
 @admin.register(StepEvent)
 class StepEventAdmin(LedgerAdmin):
-    columns = (
-        "run__run_id",
-        "kind",
-        "step_index",
-        "timestamp",
-        "conversation_id",
-        "parent_run_id",
-        "agent_name",
-        "tool_call_id",
-        "tool_name",
-        "error",
-        "metadata",
-        "idempotency_key",
-    )
+    columns = ("run__run_id", *EVENT_FIELDS)
     list_display = ("pk", "run_id_text", "kind", "step_index", "timestamp", "tool_name", "tool_call_id")
     fields = ("run", *columns[1:])
     search_fields = ("tool_call_id", "tool_name")
@@ -65,19 +57,7 @@ class StepEventAdmin(LedgerAdmin):
 
 @admin.register(Snapshot)
 class SnapshotAdmin(LedgerAdmin):
-    columns = (
-        "run__run_id",
-        "state",
-        "step_index",
-        "timestamp",
-        "conversation_id",
-        "parent_run_id",
-        "agent_name",
-        "history_size",
-        "message_count",
-        "idempotency_key",
-        "is_pruned",
-    )
+    columns = ("run__run_id", *SNAPSHOT_FIELDS, "history_size", "message_count", "is_pruned")
     list_display = ("pk", "run_id_text", "state", "step_index", "timestamp", "message_count", "history_size")
     list_filter = ("state",)
     fields = ("run", *columns[1:])
@@ -85,17 +65,7 @@ class SnapshotAdmin(LedgerAdmin):
 
 @admin.register(ToolEffect)
 class ToolEffectAdmin(LedgerAdmin):
-    columns = (
-        "run__run_id",
-        "tool_call_id",
-        "tool_name",
-        "status",
-        "started_at",
-        "ended_at",
-        "idempotency_key",
-        "effect_summary",
-        "reason",
-    )
+    columns = ("run__run_id", *EFFECT_FIELDS, "reason")
     list_display = ("pk", "run_id_text", "tool_name", "tool_call_id", "status", "reason", "started_at", "ended_at")
     list_filter = (Unresolved, "status")
     fields = ("run", *columns[1:])

@@ -70,15 +70,9 @@ class RunAdmin(ReadOnlyAdmin):
     search_fields = ("run_id", "thread_id", "owner")
     ordering = ("-pk",)
     fields = (
-        *columns[: columns.index("created_at")],
-        "created_at",
-        "finished_at",
+        *columns[: columns.index("conversation_id")],
         "duration",
-        "conversation_id",
-        "agent_name",
-        "metadata",
-        "preview",
-        "is_continuable",
+        *columns[columns.index("conversation_id") :],
         "unresolved_effects",
         "ledger",
     )

@@ -6,6 +6,39 @@ from django.utils.translation import gettext_lazy as _
 from django_pydantic_agent.contrib.store.fields import DigestField, InstantField, OptionalTextField
 from django_pydantic_agent.contrib.store.models.runs import Run
 
+# The columns that are a field of the harness's record, by its name and in the order in which the admin shows them.
+EVENT_FIELDS = (
+    "kind",
+    "step_index",
+    "timestamp",
+    "conversation_id",
+    "parent_run_id",
+    "agent_name",
+    "tool_call_id",
+    "tool_name",
+    "error",
+    "metadata",
+    "idempotency_key",
+)
+SNAPSHOT_FIELDS = (
+    "state",
+    "step_index",
+    "timestamp",
+    "conversation_id",
+    "parent_run_id",
+    "agent_name",
+    "idempotency_key",
+)
+EFFECT_FIELDS = (
+    "tool_call_id",
+    "tool_name",
+    "status",
+    "started_at",
+    "ended_at",
+    "idempotency_key",
+    "effect_summary",
+)
+
 
 class SnapshotState(models.TextChoices):
     COMPLETE = "complete", _("complete")

@@ -1,0 +1,121 @@
+"""What becomes of a run that was taken over: it is ended from its log, or begun where nobody has begun it."""
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from ag_ui.core import EventType, RunAgentInput
+from pydantic_core import from_json
+
+from django_pydantic_agent.exceptions import LeaseLost
+from django_pydantic_agent.log.frames import encode
+from django_pydantic_agent.log.projection import Projection
+from django_pydantic_agent.runs.mounts import find_mount
+from django_pydantic_agent.runs.outcome import Outcome, failed
+from django_pydantic_agent.runs.rebuild import UNKNOWN_SERVER, CannotRebuild, accepted_messages, rebuilt_plan
+from django_pydantic_agent.runs.turn import turn_save
+from django_pydantic_agent.stores.base import Ending, Orphan, RunStore, RunWrite
+from django_pydantic_agent.stores.conversations import ConversationStore
+from django_pydantic_agent.threads.reconcile import overlay_state
+
+if TYPE_CHECKING:
+    from django_pydantic_agent.runs.engine import Engine
+
+logger = logging.getLogger(__name__)
+
+READ_BYTES = 1024 * 1024
+CRASH = "crash"
+
+_STATE = frozenset({EventType.STATE_SNAPSHOT, EventType.STATE_DELTA})
+
+
+def begin(orphan: Orphan, store: RunStore, engine: "Engine") -> None:
+    """Execute a run here that nobody has begun; end it where that cannot be done."""
+    try:
+        plan = rebuilt_plan(orphan, find_mount(orphan.run.server), store)
+    except LookupError as error:
+        end(orphan, store, failed(error, UNKNOWN_SERVER))
+    except CannotRebuild as error:
+        end(orphan, store, failed(error, error.failure))
+    except Exception as error:
+        logger.exception("Run %r could not be begun.", orphan.run.run_id)
+        end(orphan, store, failed(error))
+    else:
+        engine.launch(plan, orphan.run)
+
+
+def end(orphan: Orphan, store: RunStore, outcome: Outcome) -> bool:
+    """Close what the run's log leaves open and write the end of the run, its turn included, in one transaction.
+
+    Returns False where another process has taken the run over meanwhile. Raises what the store says of a run whose end
+    it refuses.
+    """
+    run, conversation = orphan.run, _conversation(orphan)
+    projection = _folded(orphan, store, conversation)
+    closing = [encode(event) for event in projection.items.closing()]
+    for frame in closing:
+        projection.apply_frame(frame)
+    write = RunWrite(
+        key=run.key,
+        epoch=run.epoch,
+        first_seq=run.last_seq + 1,
+        frames=closing,
+        ending=Ending(
+            status=outcome.status,
+            frame=outcome.frame,
+            error=outcome.error,
+            message_ids=projection.message_ids,
+            unresolved=CRASH,
+        ),
+        conversation=conversation,
+        turns=[] if conversation is None else [turn_save(run.key, projection, run.last_seq + len(closing))],
+    )
+    [refusal] = store.commit([write])
+    if refusal is not None and not isinstance(refusal, LeaseLost) and write.turns:
+        logger.error("The turn of run %r cannot be saved; the run ends without it.", run.run_id, exc_info=refusal)
+        write.turns = []
+        [refusal] = store.commit([write])
+    if isinstance(refusal, LeaseLost):
+        return False
+    if refusal is not None:
+        raise refusal
+    store.tidy(run.key)
+    return True
+
+
+def _conversation(orphan: Orphan) -> ConversationStore | None:
+    """Return where the run's thread is, if it has one: what its mount says, else where the run's row says it is."""
+    if orphan.request is None or orphan.request["thread"] is None:
+        return orphan.conversation
+    try:
+        return find_mount(orphan.run.server).conversation or orphan.conversation
+    except LookupError:
+        return orphan.conversation
+
+
+def _folded(orphan: Orphan, store: RunStore, conversation: ConversationStore | None) -> Projection:
+    """Return what the run's log adds up to, as it did in the process that is gone."""
+    run = orphan.run
+    if conversation is None:
+        projection, skipped = Projection(state=None), {EventType.RUN_STARTED}
+    else:
+        state = _state_before(orphan, store, conversation)
+        projection = Projection(accepted_messages(run.key, store), state=state)
+        # The messages that a client was caught up with are in the thread already.
+        skipped = {EventType.RUN_STARTED, EventType.MESSAGES_SNAPSHOT}
+    after = 0
+    while after < run.last_seq and (frames := store.read_frames(run.key, after=after, max_bytes=READ_BYTES)):
+        for seq, event in enumerate(map(from_json, frames), after + 1):
+            if event["type"] not in skipped and (event["type"] not in _STATE or seq > orphan.state_seq):
+                projection.apply_json(event)
+        after += len(frames)
+    return projection
+
+
+def _state_before(orphan: Orphan, store: RunStore, conversation: ConversationStore) -> Any:
+    """Return the state that the events behind `state_seq` change."""
+    stored = conversation.ground(run=orphan.run.key).state
+    if orphan.state_seq:
+        return stored
+    posted = RunAgentInput.model_validate_json(store.input(orphan.run.key)).state
+    thread = (orphan.request or {}).get("thread") or {}
+    return overlay_state(stored, posted, knows_newest=thread.get("knows_newest", True))

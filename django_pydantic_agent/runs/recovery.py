@@ -1,0 +1,103 @@
+"""Runs whose process is gone: found by their leases, ended with an account of them, or begun after all."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from django_pydantic_agent.conf import agent_settings
+from django_pydantic_agent.connections import release_connections
+from django_pydantic_agent.runs.states import RunStatus
+from django_pydantic_agent.stores.base import Lease, Orphan, RunLeases, RunStore
+
+if TYPE_CHECKING:
+    from django_pydantic_agent.runs.engine import Engine
+
+logger = logging.getLogger(__name__)
+
+LOOKS_PER_LEASE = 4
+
+
+class Recovery:
+    """Looks at the leases of all live runs and takes over those that nobody beats for.
+
+    A run is taken over when looks that lie LEASE_SECONDS apart on this process's own clock have found it unchanged, and
+    all looks between them too; a look that fails starts over. Of those who try at once, one wins. `ended` and `begun`
+    count what was done.
+    """
+
+    def __init__(self, engine: "Engine", store: RunStore, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._engine = engine
+        self._store = store
+        self._clock = clock
+        self.ended = 0
+        self.begun = 0
+        self._seen: dict[Lease, float] = {}
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="agent-recovery", daemon=True)
+
+    def start(self) -> None:
+        """Look from a thread of its own until `stop` is called."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def look(self) -> None:
+        """Look once and deal with the runs that are orphans by now."""
+        leases = self._store.leases
+        if leases is None:
+            return
+        try:
+            live = leases.live()
+        except Exception:
+            logger.warning("The leases of runs could not be read; the looks start over.", exc_info=True)
+            self._seen.clear()
+            return
+        now = self._clock()
+        # What executes here is never an orphan, and stays so for other processes as long as this one beats.
+        others = [lease for lease in live if not self._engine.beats.holds(self._store, lease.run)]
+        self._seen = {lease: self._seen.get(lease, now) for lease in others}
+        for lease, since in list(self._seen.items()):
+            if now - since >= agent_settings.LEASE_SECONDS:
+                del self._seen[lease]
+                self._recover(leases, lease)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self.look()
+            release_connections()
+            self._stopping.wait(agent_settings.LEASE_SECONDS / LOOKS_PER_LEASE)
+
+    def _recover(self, leases: RunLeases, lease: Lease) -> None:
+        try:
+            orphan = leases.take_over(lease)
+            if orphan is not None:
+                self._deal_with(orphan)
+        except Exception:
+            # Nobody beats for it, so it is found again.
+            logger.exception("Run %d could not be recovered.", lease.run)
+
+    def _deal_with(self, orphan: Orphan) -> None:
+        from django_pydantic_agent.runs.orphans import begin, end
+        from django_pydantic_agent.runs.outcome import cancelled, orphaned
+
+        run, beats = orphan.run, self._engine.beats
+        if run.status is RunStatus.QUEUED and not orphan.cancel_requested:
+            logger.warning("Run %r was never begun; it is begun now.", run.run_id)
+            begin(orphan, self._store, self._engine)
+            self.begun += 1
+            return
+        logger.warning("The process of run %r is gone; the run is ended.", run.run_id)
+        beats.hold(self._store, run, cancel=_nothing, lose=_nothing)
+        try:
+            self.ended += end(
+                orphan, self._store, cancelled(run) if orphan.cancel_requested else orphaned(orphan.unresolved)
+            )
+        finally:
+            beats.release(self._store, run.key, run.epoch)
+
+
+def _nothing() -> None:
+    """Leave a run alone that is being ended anyway; the epoch decides who has ended it."""

@@ -1,0 +1,163 @@
+"""The processes that tests of this folder start and kill, and the account that the log gives of their runs."""
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psutil
+from django.contrib.auth.models import User
+from django.test import Client
+
+from django_pydantic_agent.contrib.store.models import Run, RunFrames, ToolEffect
+from django_pydantic_agent.contrib.store.models.ledger import EffectStatus
+from django_pydantic_agent.ownership import Owner
+from django_pydantic_agent.runs.engine import get_engine
+from django_pydantic_agent.runs.recovery import Recovery
+from django_pydantic_agent.runs.states import RunStatus
+from django_pydantic_agent.stores import durable_store
+from django_pydantic_agent.stores.base import StoredRun
+from tests.sse import check_sequence
+
+WAIT_SECONDS = 30
+_FRAME = re.compile(rb"id: ([^\n]*):(\d+)\ndata: ([^\n]*)\n\n")
+
+Json = dict[str, Any]
+
+
+def eventually(look: Callable[[], Any], *, seconds: float = WAIT_SECONDS) -> Any:
+    """Return the first true answer of `look`; raise TimeoutError with the last one."""
+    deadline = time.monotonic() + seconds
+    while not (answer := look()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"still {answer!r}")
+        time.sleep(0.005)
+    return answer
+
+
+@dataclass(frozen=True)
+class Job:
+    """One process; `output` holds what it has shown so far."""
+
+    pid: int
+    output: Path
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal; after SIGKILL, return once the process is gone."""
+        try:
+            os.kill(self.pid, number)
+        except ProcessLookupError:
+            return
+        if number is signal.SIGKILL:
+            eventually(lambda: not psutil.pid_exists(self.pid))
+
+    @property
+    def text(self) -> bytes:
+        return self.output.read_bytes()
+
+    @property
+    def is_done(self) -> bool:
+        return self.text.endswith(b"\n: done\n\n")
+
+    def shown(self) -> dict[int, bytes]:
+        """Return the frames that the process has shown, by seq."""
+        return {int(seq): frame for _, seq, frame in _FRAME.findall(self.text)}
+
+    def wait_shown(self, frames: int) -> None:
+        """Return once the process has shown that many frames, or has nothing more to show."""
+        eventually(lambda: self.is_done or len(self.shown()) >= frames)
+
+    def wait_done(self) -> None:
+        eventually(lambda: self.is_done)
+
+
+@dataclass
+class Processes:
+    """Starts runs of one user in processes of their own, and recovers them in the process of the test."""
+
+    start: Callable[..., Job]
+    user: User
+    numbers: "count[int]"
+
+    @classmethod
+    def new(cls, start: Callable[..., Job]) -> "Processes":
+        return cls(start, User.objects.create_user("ada"), count(1))
+
+    @property
+    def owner(self) -> Owner:
+        return Owner.of_user(self.user)
+
+    def body(self, script: Sequence[Any], *, thread_id: str = "t", state: Any = None) -> Json:
+        number = next(self.numbers)
+        message = {"id": f"u{number}", "role": "user", "content": json.dumps(script)}
+        body = {"threadId": thread_id, "runId": f"r{number}", "messages": [message], "protocolVersion": "1.0"}
+        return {**body, "state": state or {}, "tools": [], "context": [], "forwardedProps": {}}
+
+    def post(self, body: Json, *, mount: str = "talk") -> Job:
+        """Post in a process of its own and return once its run is there."""
+        job = self.start("post", user=self.user.pk, path=f"/{mount}/", body=body)
+        eventually(lambda: job.is_done or Run.objects.filter(run_id=body["runId"]).exists())
+        return job
+
+    def post_here(self, body: Json, *, mount: str = "talk") -> list[Json]:
+        """Post in the process of the test; return the events."""
+        client = Client()
+        client.force_login(self.user)
+        response = client.post(f"/{mount}/", json.dumps(body), content_type="application/json")
+        assert response.streaming, response.content
+        text = b"".join(response.streaming_content)
+        return [json.loads(frame) for _, _, frame in _FRAME.findall(text)]
+
+    def thread(self) -> Json:
+        client = Client()
+        client.force_login(self.user)
+        found: Json = client.get("/talk/threads/t/").json()
+        return found
+
+    def recover(self) -> Recovery:
+        """Have the process of the test look twice, a lease apart by a clock of its own, and execute what it begins."""
+        now = [0.0]
+        store = durable_store()
+        assert store is not None
+        recovery = Recovery(get_engine(), store, clock=lambda: now[0])
+        recovery.look()
+        now[0] = 1000.0
+        recovery.look()
+        get_engine().wait()
+        return recovery
+
+    def run(self, body: Json) -> StoredRun:
+        store = durable_store()
+        assert store is not None
+        run = store.get(owner=self.owner, scope="", run_id=body["runId"])
+        assert run is not None
+        return run
+
+    def check(self, body: Json, job: Job | None = None) -> list[Json]:
+        """Check that the log of an ended run is whole and holds all that was seen of it; return its events."""
+        run, store = self.run(body), durable_store()
+        assert store is not None
+        assert not run.status.is_live
+        frames: list[bytes] = []
+        while some := store.read_frames(run.key, after=len(frames), max_bytes=1 << 20):
+            frames += some
+        assert len(frames) == run.last_seq
+        rows = RunFrames.objects.filter(run=run.key, piece=0).order_by("first_seq").values_list("first_seq", "last_seq")
+        assert [first for first, _ in rows] == [1, *(last + 1 for _, last in list(rows)[:-1])]
+        if job is not None:
+            assert {name for name, _, _ in _FRAME.findall(job.text)} <= {run.run_id.encode()}
+            for seq, frame in job.shown().items():
+                assert frames[seq - 1] == frame
+        events = [json.loads(frame) for frame in frames]
+        terminal = check_sequence(events)
+        assert terminal is not None
+        assert (terminal["type"] == "RUN_ERROR") == (run.status in (RunStatus.ORPHANED, RunStatus.FAILED))
+        unresolved = ToolEffect.objects.filter(run=run.key, status=EffectStatus.STARTED)
+        assert not unresolved.filter(reason="").exists()
+        return events

@@ -1,0 +1,152 @@
+"""`kill -9` of the process that executes a run, at any moment."""
+
+import random
+
+import pytest
+
+from django_pydantic_agent.contrib.store.models import ToolEffect
+from django_pydantic_agent.contrib.store.models.ledger import EffectStatus
+from django_pydantic_agent.runs.states import RunStatus
+from example_project.notebook.models import Note
+from tests.recovery.processes import eventually
+
+KILLS = 50
+
+
+def write(text):
+    return {"do": "call", "tool": "write", "id": f"write-{text}", "args": {"text": text}}
+
+
+def hold(gate, call_id="hold"):
+    return {"do": "call", "tool": "hold", "id": call_id, "args": {"gate": gate}}
+
+
+def spell(text):
+    return {"do": "spell", "text": text}
+
+
+LONG = [
+    [{"do": "think", "text": "hmm"}, spell("let me write that down"), write("one"), write("two")],
+    [spell("one more"), write("three")],
+    [spell("that is all")],
+]
+
+
+def effects(processes, body):
+    rows = ToolEffect.objects.filter(run=processes.run(body).key).order_by("tool_call_id")
+    return {call: (status, reason) for call, status, reason in rows.values_list("tool_call_id", "status", "reason")}
+
+
+def check_next_message(processes, before):
+    """Check that the thread takes a message, whose run knows what came before."""
+    events = processes.post_here(processes.body([[{"do": "recite"}]]))
+    assert events[-1]["type"] == "RUN_FINISHED"
+    recited = "".join(event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT")
+    assert before in recited
+
+
+@pytest.mark.serial
+def test_killed_at_random_moments_a_run_has_one_end_and_a_whole_log(processes):
+    moments = random.Random(4)
+    statuses = []
+    for number in range(KILLS):
+        body = processes.body(LONG, thread_id=f"t{number}")
+        job = processes.post(body)
+        job.wait_shown(moments.randrange(75))
+        job.kill()
+        processes.recover()
+        events = processes.check(body, job)
+        statuses.append(processes.run(body).status)
+        assert statuses[-1] in (RunStatus.ORPHANED, RunStatus.FINISHED)
+        for call, (status, reason) in effects(processes, body).items():
+            assert (status, reason) in ((EffectStatus.COMPLETED, ""), (EffectStatus.STARTED, "crash"))
+            if status == EffectStatus.STARTED:
+                assert call.startswith("write")
+                assert "write" in events[-1]["message"]
+        done = [call for call, (status, _) in effects(processes, body).items() if status == EffectStatus.COMPLETED]
+        assert Note.objects.count() >= len(done)
+        Note.objects.all().delete()
+    assert statuses.count(RunStatus.ORPHANED) > KILLS // 2
+
+
+def test_killed_in_a_tool_the_run_names_the_tool_whose_effect_is_unknown(processes, gates):
+    gate = "in the tool"
+    body = processes.body([[spell("first"), write("one"), hold(gate)], ["never said"]])
+    job = processes.post(body)
+    gates.wait_reached(gate)
+    job.kill()
+    processes.recover()
+    events = processes.check(body, job)
+    run = processes.run(body)
+    assert (run.status, run.error["code"]) == (RunStatus.ORPHANED, "orphaned")
+    assert events[-1]["code"] == "orphaned"
+    assert "hold" in events[-1]["message"]
+    assert effects(processes, body)["hold"] == (EffectStatus.STARTED, "crash")
+    assert run.unresolved_effects == sum(
+        status == EffectStatus.STARTED for status, _ in effects(processes, body).values()
+    )
+    assert [event["toolCallId"] for event in events if event["type"] == "TOOL_CALL_RESULT"] in (
+        ["hold", "write-one"],
+        ["write-one", "hold"],
+    )
+    check_next_message(processes, "first")
+
+
+def test_killed_before_a_tool_the_run_has_no_effect_to_account_for(processes, gates):
+    gate = "before the tool"
+    body = processes.body([[spell("first"), {"do": "gate", "name": gate}, write("one")]])
+    job = processes.post(body)
+    gates.wait_reached(gate)
+    job.wait_shown(3)
+    job.kill()
+    processes.recover()
+    events = processes.check(body, job)
+    assert effects(processes, body) == {}
+    assert events[-1]["message"] == "The process that ran the agent is gone."
+    assert not Note.objects.exists()
+    check_next_message(processes, "first")
+
+
+def test_killed_after_a_tool_the_run_keeps_its_result(processes, gates):
+    gate = "after the tool"
+    body = processes.body([[spell("first"), write("one")], [{"do": "gate", "name": gate}, "never said"]])
+    job = processes.post(body)
+    gates.wait_reached(gate)
+    job.kill()
+    processes.recover()
+    events = processes.check(body, job)
+    assert effects(processes, body) == {"write-one": (EffectStatus.COMPLETED, "")}
+    results = [event["content"] for event in events if event["type"] == "TOOL_CALL_RESULT"]
+    assert results == ["wrote one"]
+    check_next_message(processes, "wrote one")
+    assert Note.objects.count() == 1
+
+
+def test_without_a_thread_a_killed_run_ends_too(processes, gates):
+    gate = "no thread"
+    body = processes.body([[spell("first"), {"do": "gate", "name": gate}]])
+    job = processes.post(body, mount="plain")
+    gates.wait_reached(gate)
+    job.kill()
+    processes.recover()
+    processes.check(body, job)
+    assert processes.run(body).status is RunStatus.ORPHANED
+
+
+def test_the_thread_has_what_the_log_of_a_killed_run_has(processes, gates):
+    gate = "state"
+    remember = [{"do": "call", "tool": "remember", "id": f"call-{n}", "args": {"number": n}} for n in (1, 2, 3)]
+    script = [[remember[0]], [remember[1]], [remember[2]], [spell("half"), {"do": "gate", "name": gate}]]
+    body = processes.body(script, state={"numbers": [0]})
+    job = processes.post(body)
+    gates.wait_reached(gate)
+    eventually(lambda: b'"delta":"f"' in job.text)
+    job.kill()
+    processes.recover()
+    processes.check(body, job)
+    thread = processes.thread()
+    assert thread["state"] == {"numbers": [0, 1, 2, 3]}
+    assert [message["role"] for message in thread["messages"]][:2] == ["user", "assistant"]
+    assert thread["messages"][-1]["content"] == "half"
+    assert thread["active_run"] is None
+    assert thread["revision"] == 2

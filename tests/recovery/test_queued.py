@@ -1,0 +1,74 @@
+"""Runs that wait behind another one in their thread when their process dies."""
+
+from django.test import override_settings
+
+from django_pydantic_agent.contrib.store.models import Run
+from django_pydantic_agent.runs.engine import get_engine
+from django_pydantic_agent.runs.states import RunStatus
+from django_pydantic_agent.stores import durable_store
+from tests.recovery.test_kill import spell
+from tests.recovery.test_takeover import waiting
+
+
+def queued(processes, gates, gate, script=None):
+    """Kill a process with a run that waits at a gate and, from another process, kill one with a run queued behind."""
+    first = processes.body(waiting(gate))
+    running = processes.post(first)
+    gates.wait_reached(gate)
+    second = processes.body(script or [[{"do": "recite"}]])
+    second["messages"] = [*first["messages"], *second["messages"]]
+    waits = processes.post(second)
+    running.kill()
+    waits.kill()
+    assert processes.run(second).status is RunStatus.QUEUED
+    return first, second, (running, waits)
+
+
+def test_a_queued_run_whose_process_died_is_executed_by_another_after_the_run_ahead_has_ended(processes, gates):
+    first, second, jobs = queued(processes, gates, "queued")
+    recovery = processes.recover()
+    assert (recovery.ended, recovery.begun) == (1, 1)
+    processes.check(first, jobs[0])
+    events = processes.check(second, jobs[1])
+    assert [processes.run(body).status for body in (first, second)] == [RunStatus.ORPHANED, RunStatus.FINISHED]
+    recited = "".join(event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT")
+    assert "first" in recited
+    thread = processes.thread()
+    assert [message["role"] for message in thread["messages"]] == ["user", "assistant", "tool", "user", "assistant"]
+    assert (thread["revision"], thread["active_run"]) == (4, None)
+
+
+def test_a_queued_run_that_was_to_stop_is_never_executed(processes, gates):
+    _, second, _ = queued(processes, gates, "queued and cancelled", [[spell("never said")]])
+    get_engine().request_cancel(processes.run(second).key, store=durable_store())
+    assert processes.recover().begun == 0
+    events = processes.check(second)
+    assert [event["type"] for event in events] == ["RUN_STARTED", "RUN_FINISHED"]
+    assert processes.run(second).status is RunStatus.CANCELLED
+
+
+def test_a_queued_run_of_a_mount_that_is_gone_ends_and_says_so(processes, gates):
+    _, second, _ = queued(processes, gates, "no mount")
+    with override_settings(ROOT_URLCONF="tests.urls"):
+        processes.recover()
+    processes.check(second)
+    run = processes.run(second)
+    assert (run.status, run.error["code"]) == (RunStatus.FAILED, "unknown_server")
+
+
+def test_a_queued_run_of_a_deactivated_user_ends_and_says_so(processes, gates):
+    _, second, _ = queued(processes, gates, "deactivated")
+    processes.user.is_active = False
+    processes.user.save()
+    processes.recover()
+    processes.check(second)
+    run = processes.run(second)
+    assert (run.status, run.error["code"]) == (RunStatus.FAILED, "unknown_owner")
+
+
+def test_a_request_is_kept_with_its_run(processes, gates):
+    _, second, _ = queued(processes, gates, "kept")
+    kept = Run.objects.values_list("request", flat=True).get(run_id=second["runId"])
+    assert (kept["method"], kept["path"]) == ("POST", "/talk/")
+    assert set(kept["thread"]) == {"goes_on", "regenerates", "catches_up", "knows_newest"}
+    processes.recover()

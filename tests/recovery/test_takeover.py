@@ -1,0 +1,167 @@
+"""Who takes a run over, and what becomes of the process that it was taken from."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from django_pydantic_agent.contrib.store.models import Run
+from django_pydantic_agent.runs.engine import get_engine
+from django_pydantic_agent.runs.recovery import Recovery
+from django_pydantic_agent.runs.states import RunStatus
+from django_pydantic_agent.stores import durable_store
+from tests.recovery.processes import eventually
+from tests.recovery.test_kill import hold, spell
+
+
+def waiting(gate):
+    return [[spell("first"), hold(gate)], ["second"]]
+
+
+def test_a_process_that_was_stopped_writes_nothing_after_the_takeover(processes, gates):
+    gate = "stopped"
+    body = processes.body(waiting(gate))
+    job = processes.post(body)
+    gates.wait_reached(gate)
+    job.kill(signal.SIGSTOP)
+    assert processes.recover().ended == 1
+    before = processes.check(body, job)
+    gates.open(gate)
+    job.kill(signal.SIGCONT)
+    job.wait_done()
+    assert processes.check(body, job) == before
+    assert processes.run(body).status is RunStatus.ORPHANED
+    # Whoever followed the run in that process has seen it end as it did.
+    assert max(job.shown()) == len(before)
+
+
+def test_a_process_that_lost_a_run_in_the_middle_of_a_tool_stops_it(processes, gates):
+    gate = "lost"
+    body = processes.body(waiting(gate))
+    job = processes.post(body)
+    gates.wait_reached(gate)
+    processes.recover()
+    # The gate stays closed: the process learns of its loss by a beat, and cancels the tool.
+    job.wait_done()
+    processes.check(body, job)
+
+
+def test_a_run_that_takes_longer_than_a_lease_is_left_alone(processes, gates):
+    gate = "long"
+    body = processes.body(waiting(gate))
+    job = processes.post(body)
+    gates.wait_reached(gate)
+    get_engine().watch_leases()
+    beat = Run.objects.values_list("beat", flat=True)
+    first = beat.get(run_id=body["runId"])
+    # More beats than two leases have room for.
+    eventually(lambda: beat.get(run_id=body["runId"]) >= first + 20)
+    gates.open(gate)
+    job.wait_done()
+    processes.check(body, job)
+    assert processes.run(body).status is RunStatus.FINISHED
+
+
+def test_every_process_looks_by_itself_and_ends_an_orphan_within_two_leases(processes, gates, settings):
+    gate = "by itself"
+    body = processes.body(waiting(gate))
+    job = processes.post(body)
+    gates.wait_reached(gate)
+    # A request to any mount is enough; this one is to the other.
+    processes.post_here(processes.body([["hello"]], thread_id="other"), mount="plain")
+    job.kill()
+    lease = settings.DJANGO_PYDANTIC_AGENT["LEASE_SECONDS"]
+    eventually(lambda: not processes.run(body).status.is_live, seconds=2 * lease)
+    processes.check(body, job)
+
+
+def test_of_two_processes_that_sweep_at_once_one_ends_each_run(processes, gates):
+    gate = "orphans"
+    bodies = [processes.body(waiting(gate), thread_id=f"t{number}") for number in range(8)]
+    jobs = [processes.post(body) for body in bodies]
+    gates.wait_reached(gate, len(bodies))
+    for job in jobs:
+        job.kill()
+    sweepers = [processes.start("sweep", gate="sweep") for _ in range(2)]
+    gates.wait_reached("sweep", 2)
+    gates.open("sweep")
+    for sweeper in sweepers:
+        sweeper.wait_done()
+    counts = [json.loads(sweeper.text.split(b"\n")[0]) for sweeper in sweepers]
+    assert [sum(column) for column in zip(*counts, strict=True)] == [len(bodies), 0]
+    for body, job in zip(bodies, jobs, strict=True):
+        processes.check(body, job)
+    assert set(Run.objects.values_list("epoch", flat=True)) == {2}
+
+
+def test_the_command_ends_orphans_where_nobody_serves(processes, gates, live_database):
+    gate = "command"
+    body = processes.body(waiting(gate))
+    job = processes.post(body)
+    gates.wait_reached(gate)
+    job.kill()
+    env = os.environ | live_database.env | {"DJANGO_SETTINGS_MODULE": "tests.recovery.settings"}
+    command = [sys.executable, "-m", "django", "recover_runs"]
+    result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    assert result.stdout == "1 ended, 0 begun.\n", result.stderr
+    processes.check(body, job)
+
+
+def test_a_look_that_fails_starts_over(processes, gates, monkeypatch):
+    gate = "failed look"
+    body = processes.body(waiting(gate))
+    job = processes.post(body)
+    gates.wait_reached(gate)
+    job.kill()
+    now = [0.0]
+    recovery = Recovery(get_engine(), durable_store(), clock=lambda: now[0])
+    recovery.look()
+    with monkeypatch.context() as broken:
+        broken.setattr("django_pydantic_agent.contrib.store.leases.DatabaseRunLeases.live", _fail)
+        now[0] = 9.0
+        recovery.look()
+    now[0] = 10.0
+    recovery.look()
+    assert processes.run(body).status is RunStatus.RUNNING
+    now[0] = 20.0
+    recovery.look()
+    assert processes.run(body).status is RunStatus.ORPHANED
+    processes.check(body, job)
+
+
+def _fail(self):
+    raise OSError("away")
+
+
+@pytest.mark.parametrize("mount", ["talk", "plain"])
+def test_a_run_is_stopped_from_another_process_within_a_second(processes, gates, mount):
+    gate = f"cancel on {mount}"
+    body = processes.body(waiting(gate))
+    job = processes.post(body, mount=mount)
+    gates.wait_reached(gate)
+    store = durable_store()
+    begun = time.monotonic()
+    assert get_engine().request_cancel(processes.run(body).key, store=store)
+    eventually(lambda: not processes.run(body).status.is_live, seconds=5)
+    assert time.monotonic() - begun < 1
+    job.wait_done()
+    events = processes.check(body, job)
+    assert processes.run(body).status is RunStatus.CANCELLED
+    assert events[-1]["outcome"] == {"type": "cancelled"}
+    assert not get_engine().request_cancel(processes.run(body).key, store=store)
+
+
+def test_a_run_that_was_to_stop_when_its_process_died_ends_as_cancelled(processes, gates):
+    gate = "cancelled orphan"
+    body = processes.body(waiting(gate))
+    job = processes.post(body)
+    gates.wait_reached(gate)
+    job.kill()
+    assert get_engine().request_cancel(processes.run(body).key, store=durable_store())
+    processes.recover()
+    processes.check(body, job)
+    assert processes.run(body).status is RunStatus.CANCELLED

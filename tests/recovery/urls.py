@@ -1,0 +1,17 @@
+from django.urls import path
+
+from django_ag_ui import AGUIServer
+from django_pydantic_agent.contrib.store.default_conversation_store import DefaultConversationStore
+from django_pydantic_agent.contrib.store.default_step_store import DefaultStepStore
+from tests.recovery.agent import registry
+
+talk = AGUIServer(
+    registry,
+    namespace="talk",
+    step_store=DefaultStepStore,
+    conversation_store=DefaultConversationStore(),
+    csrf_exempt=True,
+)
+plain = AGUIServer(registry, namespace="plain", step_store=DefaultStepStore, csrf_exempt=True)
+
+urlpatterns = [path("talk/", talk.urls), path("plain/", plain.urls)]

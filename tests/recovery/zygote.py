@@ -1,0 +1,69 @@
+"""A process from which a test forks others that have all they need loaded, to kill them.
+
+It reads one job per line, as JSON, forks a process that does the job, and answers with its process id. A job writes
+what it shows into the file `output`, which outlives it.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import django
+
+
+def post(job: dict[str, Any], write: Callable[[bytes], None]) -> None:
+    """Post to a mount and write the stream that comes back."""
+    from django.contrib.auth.models import User
+    from django.test import Client
+
+    client = Client()
+    client.force_login(User.objects.get(pk=job["user"]))
+    response = client.post(job["path"], json.dumps(job["body"]), content_type="application/json")
+    if not response.streaming:
+        write(response.content)
+        return
+    for chunk in response.streaming_content:
+        write(chunk)
+
+
+def sweep(job: dict[str, Any], write: Callable[[bytes], None]) -> None:
+    """Look twice, a lease apart by a clock of its own, the second time when the test says so."""
+    from django_pydantic_agent.runs.engine import get_engine
+    from django_pydantic_agent.runs.recovery import Recovery
+    from django_pydantic_agent.stores import durable_store
+    from tests.live.gates import pass_gate_blocking
+
+    now = [0.0]
+    recovery = Recovery(get_engine(), durable_store(), clock=lambda: now[0])
+    recovery.look()
+    now[0] = 1000.0
+    pass_gate_blocking(job["gate"])
+    recovery.look()
+    get_engine().wait()
+    write(json.dumps([recovery.ended, recovery.begun]).encode())
+
+
+def main() -> None:
+    django.setup()
+    import tests.recovery.urls  # noqa: F401
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    for line in sys.stdin:
+        job = json.loads(line)
+        pid = os.fork()
+        if pid:
+            sys.stdout.write(f"{pid}\n")
+            sys.stdout.flush()
+            continue
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        descriptor = os.open(job["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        {"post": post, "sweep": sweep}[job["do"]](job, lambda data, to=descriptor: os.write(to, data))
+        os.write(descriptor, b"\n: done\n\n")
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
