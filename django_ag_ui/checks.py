@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.apps import AppConfig, apps
 from django.conf import settings
@@ -11,6 +11,9 @@ from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django_ag_ui.conf import SETTING, is_known, unknown_settings, value_fault
 from django_pydantic_agent.stores import STORE_APP
 
+
+if TYPE_CHECKING:
+    from django_ag_ui.server import AGUIServer
 
 @register
 def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
@@ -67,4 +70,19 @@ def check_servers(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> lis
             id="django_ag_ui.W001",
         )
     ]
-    return [*shared, *lacking, *(in_memory if by_namespace and not apps.is_installed(STORE_APP) else [])]
+    homeless = [
+        Error(
+            f"The AGUIServer {namespace!r} keeps its steps or conversations in {STORE_APP}, which is not installed.",
+            hint=f"Add {STORE_APP!r} to INSTALLED_APPS and run migrate.",
+            id="django_ag_ui.E006",
+        )
+        for namespace, namesakes in by_namespace.items()
+        if not apps.is_installed(STORE_APP) and any(map(_needs_store_app, namesakes))
+    ]
+    return [*shared, *lacking, *homeless, *(in_memory if by_namespace and not apps.is_installed(STORE_APP) else [])]
+
+
+def _needs_store_app(server: "AGUIServer") -> bool:
+    stores = [getattr(store, "factory", store) for store in (server.step_store, server.conversation_store)]
+    homes = [getattr(store, "__module__", "") for store in stores]
+    return any(home.startswith(STORE_APP) for home in homes)

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from django_pydantic_agent.agents.registry import ToolRegistry, tool
 
 __all__ = ["AgentDeps", "ToolRegistry", "tool"]
-__version__ = "0.1.0"
+__version__ = "1.0.0a1"
 
 _HOMES = {
     "AgentDeps": "django_pydantic_agent.agents.deps",

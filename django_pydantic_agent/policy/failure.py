@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from django.core.exceptions import ImproperlyConfigured
+
 from django_pydantic_agent.exceptions import StoreUnavailable, UnstorableWrite
 
 
@@ -38,7 +40,7 @@ def describe(error: BaseException) -> Failure:
             return Failure("model_unavailable", "The model could not be reached or refused the request.")
         case UnexpectedModelBehavior():
             return Failure("model_behavior", "The model answered in a way that could not be used.")
-        case UserError():
+        case UserError() | ImportError() | ImproperlyConfigured():
             return Failure("agent_misconfigured", "The agent is not set up for this request.")
         case _:
             return Failure("internal_error", "The run failed.")

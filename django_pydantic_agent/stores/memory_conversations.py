@@ -92,8 +92,12 @@ class _Thread:
         return sorted(self.messages)
 
     @property
+    def live(self) -> list[_Run]:
+        return [run for run in self.runs.values() if run.status.is_live]
+
+    @property
     def active(self) -> _Run | None:
-        live = [run for run in self.runs.values() if run.status.is_live]
+        live = [run for run in self.live if run.superseded_by is None]
         return min(live, key=lambda run: (run.turn, run.key), default=None)
 
     def current(self) -> Iterator[tuple[Key, _Message]]:
@@ -171,7 +175,7 @@ class _Kept:
     def forget_idle(self) -> None:
         """Forget the idle threads that changed longest ago."""
         if len(self.threads) > IDLE_THREADS:
-            idle = sorted((thread for thread in self.threads.values() if not thread.active), key=lambda t: t.order)
+            idle = sorted((thread for thread in self.threads.values() if not thread.live), key=lambda t: t.order)
             for thread in idle[: len(self.threads) - IDLE_THREADS]:
                 self.forget(thread)
 
@@ -294,7 +298,7 @@ class MemoryConversationStore(ConversationStore):
         with self._kept.lock:
             thread = self._thread(owner, thread_id)
             self._kept.forget(thread)
-            return [run.key for run in thread.runs.values() if run.status.is_live]
+            return [run.key for run in thread.live]
 
     def accept(self, start: TurnStart, *, run: int, run_id: str) -> int:
         kept = self._kept

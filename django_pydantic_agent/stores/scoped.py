@@ -44,11 +44,11 @@ class ScopedStepStore:
     def __init__(self, factory: Callable[[Any], Any], *, scope: str) -> None:
         if not callable(factory):
             raise TypeError(f"factory must be a callable that takes a request, not {factory!r}")
-        self._factory = factory
+        self.factory = factory
         self.scope = _checked(scope)
 
     def __call__(self, request: Any) -> "StepStore":
-        store = self._factory(request)
+        store = self.factory(request)
         if hasattr(store, "scoped"):
             scoped: StepStore = store.scoped(self.scope)
             return scoped

@@ -7,7 +7,7 @@ from django.core.checks import run_checks
 from django.urls import path
 from pytest_django import Settings
 
-from django_ag_ui import AGUIServer
+from django_ag_ui import AGUIServer, ScopedStepStore
 from django_pydantic_agent import ToolRegistry
 
 # Some checks of Django 6.1 ask the database.
@@ -63,6 +63,22 @@ def test_E005_a_step_store_without_the_harness(mount: Any, monkeypatch: pytest.M
         "django_ag_ui.E005",
         "The AGUIServer 'ag_ui' has a step store, but pydantic-ai-harness is not installed.",
     ) in found()
+
+
+def test_E006_stores_of_an_app_that_is_not_installed(mount: Any, settings: Settings):
+    from django_pydantic_agent.contrib.store.default_step_store import DefaultStepStore
+
+    mount(
+        AGUIServer(ToolRegistry(), step_store=DefaultStepStore, namespace="plain"),
+        AGUIServer(ToolRegistry(), step_store=ScopedStepStore(DefaultStepStore, scope="s"), namespace="scoped"),
+        AGUIServer(ToolRegistry(), step_store=lambda request: None, namespace="foreign"),
+    )
+    settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if "contrib.store" not in app]
+    app = "django_pydantic_agent.contrib.store"
+    assert [message for check, message in found() if check == "django_ag_ui.E006"] == [
+        f"The AGUIServer {namespace!r} keeps its steps or conversations in {app}, which is not installed."
+        for namespace in ("plain", "scoped")
+    ]
 
 
 def test_W001_runs_that_are_kept_in_memory(mount: Any, settings: Settings):

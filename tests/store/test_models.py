@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ from django_pydantic_agent.contrib.store.models import Run
 ROOT = Path(__file__).parent.parent.parent
 LABEL = "django_pydantic_agent_store"
 MODELS = list(apps.get_app_config(LABEL).get_models())
+
+needs_mysqlclient = pytest.mark.skipif(find_spec("MySQLdb") is None, reason="not installed: mysqlclient")
 
 LONGEST_KEY = 3072
 BYTES_PER_CHARACTER = 4
@@ -83,7 +86,7 @@ def test_C33_the_migrations_are_complete_under_any_settings(settings, changes):
     call_command("makemigrations", LABEL, check=True, dry_run=True, verbosity=0)
 
 
-@pytest.mark.parametrize("engine", ["sqlite3", "postgresql", "mysql"])
+@pytest.mark.parametrize("engine", ["sqlite3", "postgresql", pytest.param("mysql", marks=needs_mysqlclient)])
 def test_C33_the_migrations_are_complete_in_a_process_with_that_auto_field(engine, tmp_path):
     program = f"""
 from tests.settings import *

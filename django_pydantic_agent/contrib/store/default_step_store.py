@@ -5,9 +5,12 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from asgiref.sync import sync_to_async
+from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
 
 from django_pydantic_agent.connections import release_connections
 from django_pydantic_agent.ownership import resolve_owner
+from django_pydantic_agent.stores import STORE_APP
 
 if TYPE_CHECKING:
     from pydantic_ai_harness.step_persistence import ContinuableSnapshot, RunRecord, StepEvent, ToolEffectRecord
@@ -30,6 +33,8 @@ class DefaultStepStore:
     """
 
     def __init__(self, request: Any, allow_anonymous: bool = False) -> None:
+        if not apps.is_installed(STORE_APP):
+            raise ImproperlyConfigured(f"DefaultStepStore needs {STORE_APP!r} in INSTALLED_APPS")
         self.owner = resolve_owner(request, allow_anonymous=allow_anonymous)
         self.scope = ""
         self._read: Recording | None = None

@@ -47,7 +47,7 @@ class ThreadQuerySet(OwnedQuerySet["Thread"]):
         """Add `active_run`, the id of the run that is going or first in the queue, None where there is none."""
         from django_pydantic_agent.contrib.store.models import Run
 
-        live = Run.objects.filter(in_thread=models.OuterRef("pk")).live()
+        live = Run.objects.filter(in_thread=models.OuterRef("pk"), superseded_by=None).live()
         return self.annotate(active_run=models.Subquery(live.values("run_id")[:1]))
 
 
