@@ -8,10 +8,9 @@ class DjangoAGUIConfig(AppConfig):
 
     def ready(self) -> None:
         from django_ag_ui import checks  # noqa: F401
-        from django_ag_ui.server import get_mount
         from django_pydantic_agent import checks as agent_checks  # noqa: F401
         from django_pydantic_agent.runs.drain import drain_on_sigterm
         from django_pydantic_agent.runs.mounts import register_lookup
 
-        register_lookup(get_mount)
+        register_lookup("django_ag_ui.server.get_mount")
         drain_on_sigterm()

@@ -9,11 +9,11 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 
 from django_ag_ui.conf import SETTING, is_known, unknown_settings, value_fault
-from django_pydantic_agent.stores import STORE_APP
-
+from django_pydantic_agent.conf import STORE_APP
 
 if TYPE_CHECKING:
     from django_ag_ui.server import AGUIServer
+
 
 @register
 def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:

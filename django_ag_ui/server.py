@@ -7,8 +7,7 @@ from django.urls import URLPattern, URLResolver, get_resolver, path, re_path
 
 from django_ag_ui.conf import AGUIConfig, build_ag_ui_config
 from django_pydantic_agent.agents.build import check_source
-from django_pydantic_agent.runs.mounts import Mount
-from django_pydantic_agent.runs.plan import AgentConfig
+from django_pydantic_agent.runs.plan import AgentConfig, Mount
 from django_pydantic_agent.stores.conversations import ConversationStore
 from django_pydantic_agent.threads.reconcile import ThreadPolicy
 

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.core.signals import setting_changed
 
 SETTING = "DJANGO_PYDANTIC_AGENT"
+STORE_APP = "django_pydantic_agent.contrib.store"
 
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {

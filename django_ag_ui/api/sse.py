@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -36,7 +37,15 @@ HEADERS = {
     "Content-Encoding": "identity",
 }
 
-_checkers = ThreadPoolExecutor(2, thread_name_prefix="ag-ui-access")
+
+@cache
+def _checkers() -> ThreadPoolExecutor:
+    """Return the threads in which access is checked again."""
+    return ThreadPoolExecutor(2, thread_name_prefix="ag-ui-access")
+
+
+# A forked child has none of its parent's threads.
+os.register_at_fork(after_in_child=_checkers.cache_clear)
 
 
 def frame_without_id(event: bytes) -> bytes:
@@ -150,7 +159,7 @@ class RunStream:
             return True
         if self._check is None:
             if self._now - self._checked >= self._recheck:
-                self._check = _checkers.submit(self._access.holds)
+                self._check = _checkers().submit(self._access.holds)
         elif self._check.done():
             if not self._check.result():
                 self._farewell = REVOKED

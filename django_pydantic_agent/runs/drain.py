@@ -6,7 +6,12 @@ import threading
 from types import FrameType
 from typing import Any
 
-from django_pydantic_agent.runs.engine import drain_engine
+
+def _drain_engine() -> None:
+    # Imported here, because every command of a project installs the handler and few of them execute runs.
+    from django_pydantic_agent.runs.engine import drain_engine
+
+    drain_engine()
 
 
 class _Drain:
@@ -17,10 +22,10 @@ class _Drain:
 
     def __call__(self, signum: int, frame: FrameType | None) -> None:
         if callable(self.previous):
-            threading.Thread(target=drain_engine, name="agent-drain", daemon=True).start()
+            threading.Thread(target=_drain_engine, name="agent-drain", daemon=True).start()
             self.previous(signum, frame)
         elif self.previous is signal.SIG_DFL:
-            drain_engine()
+            _drain_engine()
             signal.signal(signum, signal.SIG_DFL)
             os.kill(os.getpid(), signum)
 

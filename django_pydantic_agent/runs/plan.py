@@ -70,3 +70,11 @@ class RunPlan:
     source: StoredRun | None = None
     protocol: str = ""
     thread: ThreadPlan | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mount:
+    """How the runs of one mount are made, and where its threads are kept."""
+
+    config: AgentConfig
+    conversation: ConversationStore | None = None

@@ -10,8 +10,7 @@ from pydantic_core import from_json
 from django_pydantic_agent.log.frames import wire_form
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.policy.failure import Failure
-from django_pydantic_agent.runs.mounts import Mount
-from django_pydantic_agent.runs.plan import RunPlan, ThreadPlan
+from django_pydantic_agent.runs.plan import Mount, RunPlan, ThreadPlan
 from django_pydantic_agent.runs.request import RunRequest
 from django_pydantic_agent.stores.base import Orphan, RunStore
 from django_pydantic_agent.stores.conversations import TurnStart

@@ -19,11 +19,15 @@ from django_pydantic_agent.stores.conversations import ConversationStore, TurnSa
 
 logger = logging.getLogger(__name__)
 
-# The pause after a commit, in seconds, and as a multiple of the time the commit took: short while commits are quick, so
-# that viewers wait little; long when they are not, so that writing never takes the process over.
+# The pause after a commit, in seconds, and as a multiple of the processor time that the commit took, in a process that
+# idles and in one that is busy: short while there is time, so that viewers wait little; long when there is none, so
+# that writing takes little from the agents.
 SHORTEST_PAUSE = 0.004
-PAUSE_PER_COMMIT = 5.0
+IDLE_PAUSE_PER_COMMIT = 5.0
+BUSY_PAUSE_PER_COMMIT = 40.0
 LONGEST_PAUSE = 0.1
+# The time over which it is judged how busy the process is, in seconds.
+LOAD_SECONDS = 0.05
 
 FIRST_RETRY = 0.05
 LONGEST_RETRY = 1.0
@@ -138,6 +142,25 @@ class Journal:
         return self.pending
 
 
+class Pace:
+    """How long to pause between two commits, by how busy the process is."""
+
+    def __init__(self) -> None:
+        self._load = 0.0
+        self._wall, self._busy = time.monotonic(), time.process_time()
+
+    def pause_after(self, commit_seconds: float) -> float:
+        """Return the pause in seconds after a commit that took `commit_seconds` of processor time."""
+        wall, busy = time.monotonic(), time.process_time()
+        elapsed = wall - self._wall
+        if elapsed > 0:
+            load = (busy - self._busy) / elapsed
+            self._load += (min(load, 1.0) - self._load) * min(elapsed / LOAD_SECONDS, 1.0)
+        self._wall, self._busy = wall, busy
+        per_commit = IDLE_PAUSE_PER_COMMIT + (BUSY_PAUSE_PER_COMMIT - IDLE_PAUSE_PER_COMMIT) * self._load
+        return min(max(SHORTEST_PAUSE, commit_seconds * per_commit), LONGEST_PAUSE)
+
+
 class Recorder:
     """Commits what the journals of one process queue, all of them in one transaction, from a thread of its own."""
 
@@ -200,6 +223,7 @@ class Recorder:
                 self._thread.start()
 
     def _run(self) -> None:
+        pace = Pace()
         pause = 0.0
         while True:
             if not self._work.wait(IDLE_SECONDS):
@@ -207,9 +231,9 @@ class Recorder:
                 continue
             if pause and not self._stopping:
                 self._urgent.wait(pause)
-            started = time.monotonic()
+            started = time.thread_time()
             if self._commit_queued():
-                pause = min(max(SHORTEST_PAUSE, (time.monotonic() - started) * PAUSE_PER_COMMIT), LONGEST_PAUSE)
+                pause = pace.pause_after(time.thread_time() - started)
             elif self._stopping:
                 break
             else:

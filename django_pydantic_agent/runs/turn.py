@@ -55,7 +55,7 @@ class RunTurn:
         if len(before) < len(messages):
             yield MessagesSnapshotEvent(messages=before)
         yield MessagesSnapshotEvent(messages=messages)
-        yield StateSnapshotEvent(snapshot=state)
+        yield StateSnapshotEvent(snapshot={} if state is None else state)
 
     @property
     def opens_thread(self) -> bool:

@@ -4,10 +4,9 @@ from functools import cache
 
 from django.apps import apps
 
+from django_pydantic_agent.conf import STORE_APP
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.stores.base import RunStore
-
-STORE_APP = "django_pydantic_agent.contrib.store"
 
 
 def run_store_for(owner: Owner | None) -> RunStore:

@@ -85,8 +85,8 @@ class MemoryRunStore(RunStore):
         if query.cursor is not None and not query.cursor.isdecimal():
             raise InvalidInput("the cursor is not one that this server gave for this list")
         with self._lock:
-            newest_first = [self._entries[key].run for name, key in self._names.items() if name[:2] == (owner, scope)]
-        runs = [run for run in sorted(newest_first, key=lambda run: -run.key) if _matches(run, query)]
+            own = [self._entries[key].run for name, key in self._names.items() if name[:2] == (owner, scope)]
+        runs = [run for run in sorted(own, key=lambda run: -run.key) if _matches(run, query)]
         if query.limit and len(runs) > query.limit:
             runs = runs[: query.limit]
             return RunPage(runs, next=str(runs[-1].key))

@@ -1,8 +1,9 @@
 """The harness's StepPersistence for one run of the engine."""
 
-from copy import deepcopy
+from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from inspect import unwrap
 from typing import Any
 
 from pydantic_ai.messages import ModelMessage
@@ -33,6 +34,11 @@ def persistence(
 class UncopiedStepPersistence(StepPersistence[Any]):
     """Hands the store the messages themselves, where StepPersistence copies the whole history twice per snapshot."""
 
+    # As they are without the wrapper for durable executors, which inspects a signature on each call.
+    _append_event = unwrap(StepPersistence._append_event)
+    _record_tool_effect = unwrap(StepPersistence._record_tool_effect)
+    _finish_tool_effect = unwrap(StepPersistence._finish_tool_effect)
+
     async def _save_snapshot(
         self,
         *,
@@ -60,5 +66,12 @@ class UncopiedStepPersistence(StepPersistence[Any]):
             )
         )
         # Only the last message is still changed after a snapshot, so a copy of that one shows whether there is news.
-        self._last_snapshot_messages = [*messages[:-1], deepcopy(messages[-1])] if messages else []
+        self._last_snapshot_messages = [*messages[:-1], *map(_copied, messages[-1:])]
         self._last_snapshot_step = step_index
+
+
+def _copied(message: ModelMessage) -> ModelMessage:
+    """Return a copy that keeps what the fields of the message and of its parts are now."""
+    kept = copy(message)
+    kept.parts = [copy(part) for part in message.parts]  # type: ignore[assignment]
+    return kept

@@ -91,7 +91,7 @@ class Branch:
             ],
             turns=[self._turn(number, waiting) for number in numbers],
             superseded=frozenset(former.keys() - ids),
-            active=next((run.key for run in self._all_runs() if run.is_live and not run.is_superseded), None),
+            active=next((run.key for run in self._all_runs() if run.is_live), None),
             open_calls=frozenset(calls) if waiting is not None else frozenset(),
             open_interrupts=frozenset(item["id"] for item in interrupts) if waiting is not None else frozenset(),
         )

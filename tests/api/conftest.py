@@ -44,7 +44,7 @@ def live(transactional_db: None) -> Iterator[None]:
     stop_engine()
     # Both threads that check access are idle once they have met.
     meeting = threading.Barrier(2)
-    wait([_checkers.submit(meeting.wait) for _ in range(2)])
+    wait([_checkers().submit(meeting.wait) for _ in range(2)])
 
 
 @pytest.fixture

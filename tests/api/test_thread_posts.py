@@ -89,6 +89,7 @@ def test_a_client_that_is_behind_loses_nothing_and_is_caught_up(tab: Tab):
         "STATE_SNAPSHOT",
     ]
     assert snapshots(found) == [conversation[:-2], conversation[:-1]]
+    assert found[3]["snapshot"] == {}
     assert behind.messages == tab.stored()["messages"]
 
 

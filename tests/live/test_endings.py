@@ -11,6 +11,7 @@ from tests.live.conftest import Start
 from tests.live.gates import Gatekeeper
 from tests.live.scripts import call, script, spell
 from tests.live.visitors import Visitor, at_once, eventually, fresh, lines_of, stored_log, text_of
+from tests.servers import Server
 from tests.sse import Frame, Response, StreamCut, check_ids, check_sequence
 
 KINDS = ["uvicorn", "daphne", "gunicorn-gthread"]
@@ -76,6 +77,20 @@ def test_SIGTERM_ends_what_has_not_finished_in_its_grace(
     assert (row.status, row.error["code"]) == ("failed", "shutdown")
     check_log(visitor, run_id, seen, ended=True)
     gates.open(held)
+
+
+def test_a_tool_begins_only_after_its_record_is_committed(uvicorn: Server, visitor: Visitor, gates: Gatekeeper):
+    run_id, held = fresh("run"), [fresh("held") for _ in range(5)]
+    turns = [[call("hold", gate=name)] for name in held]
+    with visitor.post(uvicorn, run_id, script(*turns, ["done"])) as response:
+        row = visitor.row(run_id)
+        for number, name in enumerate(held):
+            gates.wait_reached(name)
+            statuses = list(row.tool_effects.order_by("pk").values_list("status", flat=True))
+            assert len(statuses) == number + 1
+            assert statuses[-1] == "started"
+            gates.open(name)
+        response.until("RUN_FINISHED")
 
 
 @pytest.mark.parametrize("kind", ["uvicorn", "gunicorn-gthread"])

@@ -8,9 +8,9 @@ from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 
+from django_pydantic_agent.conf import STORE_APP
 from django_pydantic_agent.connections import release_connections
 from django_pydantic_agent.ownership import resolve_owner
-from django_pydantic_agent.stores import STORE_APP
 
 if TYPE_CHECKING:
     from pydantic_ai_harness.step_persistence import ContinuableSnapshot, RunRecord, StepEvent, ToolEffectRecord

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, cast
 from django.db import DatabaseError, IntegrityError, InterfaceError, connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import QuerySet
-from django.utils.crypto import constant_time_compare, salted_hmac
 
 from django_pydantic_agent.contrib.store.changes import Change, apply, run_columns, update_runs
+from django_pydantic_agent.contrib.store.cursors import Cursors
 from django_pydantic_agent.contrib.store.effects import note_reason
 from django_pydantic_agent.contrib.store.fields import to_microseconds
 from django_pydantic_agent.contrib.store.identity import digest
@@ -22,7 +22,7 @@ from django_pydantic_agent.contrib.store.outages import is_outage
 from django_pydantic_agent.contrib.store.querysets import RunQuerySet, digests
 from django_pydantic_agent.contrib.store.recursive import fetch_recursive
 from django_pydantic_agent.contrib.store.rows import Row, as_json, insert, pieces
-from django_pydantic_agent.exceptions import InvalidInput, LeaseLost, RunIdTaken, StoreUnavailable, UnstorableWrite
+from django_pydantic_agent.exceptions import LeaseLost, RunIdTaken, StoreUnavailable, UnstorableWrite
 from django_pydantic_agent.log.frames import storable, storable_value
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import LIVE, RunStatus, sources_of
@@ -148,14 +148,14 @@ class DatabaseRunStore:
             runs = runs.filter(status=query.status)
         if query.text:
             runs = runs.matching(storable(query.text))
-        cursor = _Cursor(owner, scope)
+        cursors = Cursors("run", owner, scope)
         if query.cursor is not None:
-            runs = runs.filter(pk__lt=cursor.key(query.cursor))
+            runs = runs.filter(pk__lt=cursors.numbers(query.cursor)[0])
         if not query.limit:
             return RunPage(list(self._stored(runs, owner)))
         rows = list(self._stored(runs[: query.limit + 1], owner))
         page = rows[: query.limit]
-        return RunPage(page, cursor.text(page[-1].key) if len(rows) > len(page) else None)
+        return RunPage(page, cursors.text(page[-1].key) if len(rows) > len(page) else None)
 
     def input(self, key: int) -> bytes:
         return bytes(self._runs.values_list("input", flat=True).get(pk=key))
@@ -322,29 +322,6 @@ def new_row(
         **digests(owner, scope, run=run_id, thread=thread_id, parent=parent_run_id),
         **columns,
     )
-
-
-class _Cursor:
-    """Turns the keys of an owner's runs into cursors that tell nobody what the keys are."""
-
-    def __init__(self, owner: Owner, scope: str) -> None:
-        self._partition = digest(owner.key, scope)
-        self._mask = int.from_bytes(self._hash("")[:8], "big")
-
-    def text(self, key: int) -> str:
-        return f"{key ^ self._mask:016x}{self._hash(str(key)).hex()[:16]}"
-
-    def key(self, text: str) -> int:
-        try:
-            key = int(text[:16], 16) ^ self._mask
-        except ValueError:
-            key = -1
-        if not constant_time_compare(text, self.text(key)):
-            raise InvalidInput("the cursor is not one that this server gave for this list")
-        return key
-
-    def _hash(self, text: str) -> bytes:
-        return salted_hmac("django_pydantic_agent.run_cursor", self._partition + text, algorithm="sha256").digest()
 
 
 def _advance(connection: BaseDatabaseWrapper, write: RunWrite) -> bool:

@@ -370,7 +370,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name="run",
-            index=models.Index(fields=["parent_digest"], name="dpa_store_run_parent_id"),
+            index=models.Index(fields=["parent_digest"], name="dpa_store_run_parent_digest"),
         ),
         migrations.AddIndex(
             model_name="run",

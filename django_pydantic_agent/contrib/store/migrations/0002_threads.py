@@ -95,11 +95,6 @@ class Migration(migrations.Migration):
         ),
         migrations.AddField(
             model_name="run",
-            name="pending_call_ids",
-            field=models.JSONField(default=list, verbose_name="pending frontend calls"),
-        ),
-        migrations.AddField(
-            model_name="run",
             name="seed_number",
             field=models.BigIntegerField(default=0),
         ),
@@ -157,10 +152,6 @@ class Migration(migrations.Migration):
                 to="django_pydantic_agent_store.thread",
                 verbose_name="thread",
             ),
-        ),
-        migrations.AddIndex(
-            model_name="run",
-            index=models.Index(fields=["in_thread", "status"], name="dpa_store_run_live"),
         ),
         migrations.AddIndex(
             model_name="run",

@@ -48,7 +48,6 @@ class Run(models.Model):
     )
     turn = models.PositiveIntegerField(_("turn"), null=True)
     superseded_by = models.BigIntegerField(_("superseded by"), null=True)
-    pending_call_ids = models.JSONField(_("pending frontend calls"), default=list)
 
     # The model's messages before the run and at its newest boundary, by the names of stretches of history.
     seed_writer = models.BigIntegerField(default=0)
@@ -100,11 +99,10 @@ class Run(models.Model):
             models.Index(fields=["partition_digest", "is_ledger_only", "id"], name="dpa_store_run_partition"),
             models.Index(fields=["thread_digest", "id"], name="dpa_store_run_thread"),
             models.Index(fields=["conversation_digest"], name="dpa_store_run_conversation"),
-            models.Index(fields=["parent_digest"], name="dpa_store_run_parent_id"),
+            models.Index(fields=["parent_digest"], name="dpa_store_run_parent_digest"),
             models.Index(fields=["parent"], name="dpa_store_run_parent"),
             models.Index(fields=["owner_digest", "id"], name="dpa_store_run_owner"),
             models.Index(fields=["status", "id"], name="dpa_store_run_status"),
-            models.Index(fields=["in_thread", "status"], name="dpa_store_run_live"),
             models.Index(fields=["in_thread", "turn", "id"], name="dpa_store_run_turn"),
             models.Index(fields=["seed_writer"], name="dpa_store_run_seed"),
             models.Index(fields=["history_writer"], name="dpa_store_run_history"),
