@@ -105,7 +105,7 @@ class Execution:
         if self._turn is None:
             return True
         while not self._token.cancelled:
-            ahead = await self._preparation.in_thread(self.plan.store.ahead, self._run.key)
+            ahead = await self._preparation.read(self.plan.store.ahead, self._run.key)
             if ahead is None:
                 return True
             await self._wait_for(ahead)
@@ -118,7 +118,8 @@ class Execution:
         accepted = () if self.plan.thread is None else self.plan.thread.start.messages
         self._projection = Projection(accepted, state=wire_form(prepared.run_input.state))
         if self._turn is not None:
-            for event in await self._preparation.in_thread(list, self._turn.catch_up(prepared.run_input.state)):
+            state = prepared.run_input.state
+            for event in await self._preparation.read(lambda turn: list(turn.catch_up(state)), self._turn):
                 frame = encode(event)
                 # The messages are in the thread already; what the client added to its state is not.
                 if event.type is EventType.STATE_SNAPSHOT:

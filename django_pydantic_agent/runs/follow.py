@@ -1,11 +1,14 @@
 """Following a run: what its log holds behind a cursor, then what comes live, without a seam."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from django_pydantic_agent.runs.live_log import Batch, LiveLog
+
+RETRY_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +30,10 @@ class Follower:
             frames = self.log.read(after)
             if frames is None:
                 frames = await loop.run_in_executor(self.readers, self.log.read_stored, after)
+                if frames is None:
+                    yield Batch(after + 1)
+                    await asyncio.sleep(RETRY_SECONDS)
+                    continue
                 if not frames:
                     return
             if frames:
@@ -43,6 +50,10 @@ class Follower:
             frames = self.log.read(after)
             if frames is None:
                 frames = self.log.read_stored(after)
+                if frames is None:
+                    yield Batch(after + 1)
+                    time.sleep(RETRY_SECONDS)
+                    continue
                 if not frames:
                     return
             if frames:

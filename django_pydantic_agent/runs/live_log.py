@@ -1,6 +1,7 @@
 """The committed log of a run, as the viewers of one process see it."""
 
 import asyncio
+import logging
 import threading
 from collections import deque
 from concurrent.futures import Executor
@@ -8,10 +9,14 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from weakref import WeakKeyDictionary, ref
 
+from django.db import InterfaceError, OperationalError
+
 from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.connections import release_connections
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores.base import RunStore
+
+logger = logging.getLogger(__name__)
 
 READ_BYTES = 256 * 1024
 
@@ -95,10 +100,13 @@ class LiveLog:
             frames += batch.frames
         return frames
 
-    def read_stored(self, after: int) -> list[bytes]:
-        """Return frames behind seq `after` from the store and let go of the connection."""
+    def read_stored(self, after: int) -> list[bytes] | None:
+        """Return frames behind seq `after` from the store, None while it cannot be read; let go of the connection."""
         try:
             return self.store.read_frames(self.key, after=after, max_bytes=READ_BYTES)
+        except (OperationalError, InterfaceError):
+            logger.warning("The log of run %d cannot be read now; its viewers wait.", self.key, exc_info=True)
+            return None
         finally:
             release_connections()
 

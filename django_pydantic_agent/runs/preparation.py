@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ag_ui.core import RunAgentInput
@@ -17,6 +18,7 @@ from django_pydantic_agent.agents.build import build_agent
 from django_pydantic_agent.agents.deps import AgentDeps
 from django_pydantic_agent.agents.tools import RunThread, ToolConnections
 from django_pydantic_agent.conf import agent_settings
+from django_pydantic_agent.connections import patiently
 from django_pydantic_agent.exceptions import NotContinuable
 from django_pydantic_agent.runs.boundaries import Boundaries
 from django_pydantic_agent.runs.plan import RunPlan
@@ -80,6 +82,10 @@ class Preparation:
         }
         return Prepared(agent=agent, run_input=run_input, history=history, arguments=arguments)
 
+    async def read(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Return what a function reads from the database, however long that is away within the patience."""
+        return await self.in_thread(patiently, partial(function, *args))
+
     async def in_thread(self, function: Callable[..., Any], *args: Any) -> Any:
         """Return what a function returns that may block."""
         loop = asyncio.get_running_loop()
@@ -94,7 +100,7 @@ class Preparation:
                 raise NotContinuable
             return run_input, snapshot.messages
         if self.turn is not None:
-            begun: tuple[RunAgentInput, list[ModelMessage]] = await self.in_thread(self.turn.begin, run_input)
+            begun: tuple[RunAgentInput, list[ModelMessage]] = await self.read(self.turn.begin, run_input)
             return begun
         return run_input, []
 
