@@ -5,6 +5,10 @@ class RunError(Exception):
     """Base class of every error of this package."""
 
 
+class RunNotFound(RunError):
+    """The run is not there, or not any more."""
+
+
 class RunIdTaken(RunError):
     """The owner already has a run of this id; `run` is that run."""
 
@@ -43,6 +47,10 @@ class StoreUnavailable(RunError):
 
 class UnstorableWrite(RunError):
     """The store refused what a run wrote, and would refuse it again."""
+
+
+class WriteTooLarge(UnstorableWrite):
+    """What was to be written at once is more than the store takes."""
 
 
 class WrongTestCase(RunError):

@@ -6,6 +6,7 @@ of another database are left to the run on that database.
 
 import os
 import shutil
+import sys
 from collections.abc import Generator
 
 import pytest
@@ -22,6 +23,14 @@ PROGRAMS = {"node": ("node", "npm"), "browser": ("node", "npm", "chromium")}
 def anyio_backend() -> str:
     """Run `anyio` tests on asyncio, the loop that Django's handlers use."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _engine_ends_before_its_database(django_db_setup: None) -> Generator[None]:
+    """Stop this process's engine while the database that its threads ask is still there."""
+    yield
+    if (engine := sys.modules.get("django_pydantic_agent.runs.engine")) is not None:
+        engine.stop_engine()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

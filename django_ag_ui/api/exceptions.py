@@ -17,8 +17,11 @@ from django_pydantic_agent.exceptions import (
     InvalidInput,
     NotContinuable,
     NothingToRun,
+    RunNotFound,
     StoreUnavailable,
+    ThreadChanged,
     ThreadNotFound,
+    WriteTooLarge,
 )
 
 logger = logging.getLogger("django_ag_ui")
@@ -149,16 +152,20 @@ def _as_api_exception(exc: Exception) -> exceptions.APIException | None:
             return exceptions.ParseError(str(exc), code="invalid_input")
         case NothingToRun():
             return Unprocessable("the input holds nothing that the model could answer", code="nothing_to_run")
-        case NotContinuable():
+        case NotContinuable() | RunNotFound():
             return UnknownRun()
         case ThreadNotFound():
             return UnknownThread()
+        case ThreadChanged():
+            return OtherRevision()
         case Http404():
             return exceptions.NotFound("there is nothing here")
         case PermissionDenied():
             return exceptions.PermissionDenied()
         case RequestDataTooBig():
             return BodyTooLarge()
+        case WriteTooLarge():
+            return BodyTooLarge("the body is longer than the database takes")
         case SuspiciousOperation() | UnreadablePostError():
             return exceptions.ParseError("the request cannot be read", code="bad_request")
         case StoreUnavailable() | OperationalError() | InterfaceError():

@@ -32,7 +32,7 @@ from django_ag_ui.api.serializers import run_detail, run_row
 from django_ag_ui.api.sse import FixedStream, RunStream, declares_1_0, max_stream_seconds, respond
 from django_ag_ui.api.throttling import READ_SCOPE, RUN_SCOPE
 from django_ag_ui.api.turns import PlannedTurn, ThreadPost
-from django_ag_ui.api.views import AGUIView
+from django_ag_ui.api.views import AGUIView, search_text
 from django_pydantic_agent.exceptions import InvalidInput, RunIdTaken, ThreadChanged
 from django_pydantic_agent.runs.plan import RunPlan, ThreadPlan
 from django_pydantic_agent.runs.request import KEPT_HEADERS, RunRequest
@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 ATTEMPTS = 60
 LONGEST_PAUSE = 0.1
 
+MAX_PROTOCOL_CHARACTERS = 32
+"""How much is kept of the protocol version that a client declares."""
+
 
 class RunsView(AGUIView):
     """The owner's runs, newest first."""
@@ -61,7 +64,7 @@ class RunsView(AGUIView):
             return Response({"runs": [], "next": None})
         try:
             page = self.run_store.page(owner=self.owner, scope=self.scope, query=query)
-        except ValueError:
+        except InvalidInput:
             raise InvalidQuery("cursor must be the next of an earlier page") from None
         mount = mount_url(request._request)
         titles = self.titles({run.thread_id for run in page.runs})
@@ -78,7 +81,7 @@ class RunsView(AGUIView):
         return RunQuery(
             thread_id=asked.get("thread_id"),
             status=asked.get("status"),
-            text=asked.get("q"),
+            text=search_text(request),
             cursor=asked.get("cursor"),
             limit=self.server.config.run_list_limit,
         )
@@ -156,6 +159,7 @@ class StartView(AGUIView):
         """Start the run, or return the one that this post started before; raises `RunIdTaken` for other posts."""
         from django_pydantic_agent.runs.engine import get_engine
 
+        self._check_frontend_tools()
         plan = RunPlan(
             config=self.server.agent_config,
             request=self.run_request,
@@ -164,7 +168,7 @@ class StartView(AGUIView):
             digest=self.digest,
             scope=self.scope,
             source=source,
-            protocol=self.protocol or "",
+            protocol=(self.protocol or "")[:MAX_PROTOCOL_CHARACTERS],
             thread=thread,
         )
         try:
@@ -212,6 +216,13 @@ class StartView(AGUIView):
             policy=self.server.thread_policy,
             if_match=self.request.headers.get("If-Match"),
         )
+
+    def _check_frontend_tools(self) -> None:
+        if tools := self.posted[1].tools:
+            from django_pydantic_agent.agents.build import check_frontend_tools
+
+            config = self.server.agent_config
+            check_frontend_tools([tool.name for tool in tools], config.source, toolsets=config.toolsets)
 
     def _find_earlier(self) -> StoredRun | None:
         return self.run_store.get(owner=self.owner, scope=self.scope, run_id=self.posted[1].run_id)

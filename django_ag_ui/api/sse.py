@@ -194,10 +194,7 @@ def declares_1_0(version: str | None) -> bool:
 
     A version that is newer or cannot be interpreted counts as one that does, as the protocol says.
     """
-    if not version:
-        return False
-    match = re.fullmatch(r"(\d+)\.\d+", version)
-    return match is None or int(match[1]) >= 1
+    return bool(version and not re.fullmatch(r"0+\.[0-9]+", version))
 
 
 _MAY_DIFFER = re.compile(rb'\{"type":"(?:RUN_STARTED|RUN_FINISHED|MESSAGES_SNAPSHOT|TOOL_CALL_RESULT)"')

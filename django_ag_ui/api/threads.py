@@ -14,7 +14,7 @@ from django_ag_ui.api.parsers import MEDIA_TYPE, read_body
 from django_ag_ui.api.paths import decode_id
 from django_ag_ui.api.serializers import ThreadChanges, thread_changes, thread_detail, thread_row
 from django_ag_ui.api.turns import check_revision
-from django_ag_ui.api.views import AGUIView
+from django_ag_ui.api.views import AGUIView, search_text
 from django_pydantic_agent.exceptions import InvalidInput
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.stores.conversations import ConversationStore, StoredThread, ThreadQuery
@@ -31,7 +31,7 @@ class ThreadsView(AGUIView):
 
     def get(self, request: Request, **kwargs: str) -> Response:
         query = ThreadQuery(
-            text=request.query_params.get("q"),
+            text=search_text(request),
             archived=_flag(request, "archived"),
             cursor=request.query_params.get("cursor"),
             limit=self.server.config.thread_list_limit,
@@ -56,12 +56,14 @@ class ThreadView(AGUIView):
     def patch(self, request: Request, *, thread: str, **kwargs: str) -> HttpResponseBase:
         conversation, owner = self._place
         thread_id = decode_id(thread)
-        self._check_revision(thread_id)
+        revision = self._asked_revision(thread_id)
         changes = self._changes()
         if changes.title is not None:
-            conversation.rename(owner=owner, thread_id=thread_id, title=changes.title)
+            conversation.rename(owner=owner, thread_id=thread_id, title=changes.title, revision=revision)
+            # The condition held when the first half was changed; the other half belongs to it.
+            revision = None
         if changes.archived is not None:
-            conversation.archive(owner=owner, thread_id=thread_id, archived=changes.archived)
+            conversation.archive(owner=owner, thread_id=thread_id, archived=changes.archived, revision=revision)
         return self._show(thread_id, with_superseded=False)
 
     def delete(self, request: Request, *, thread: str, **kwargs: str) -> Response:
@@ -69,8 +71,8 @@ class ThreadView(AGUIView):
 
         conversation, owner = self._place
         thread_id = decode_id(thread)
-        self._check_revision(thread_id)
-        for run in conversation.delete(owner=owner, thread_id=thread_id):
+        revision = self._asked_revision(thread_id)
+        for run in conversation.delete(owner=owner, thread_id=thread_id, revision=revision):
             get_engine().cancel(run, store=self.run_store)
         return Response(status=204)
 
@@ -81,13 +83,18 @@ class ThreadView(AGUIView):
             raise UnknownThread
         return self.conversation, self.owner
 
-    def _check_revision(self, thread_id: str) -> None:
-        """Raise `UnknownThread`, or `OtherRevision` where the request has an If-Match header that does not fit."""
+    def _asked_revision(self, thread_id: str) -> int | None:
+        """Return the revision at which alone the thread may be changed, None for any.
+
+        Raises `UnknownThread`, or `OtherRevision` where the request has an If-Match header that does not fit already.
+        """
         conversation, owner = self._place
         view = conversation.view(owner=owner, thread_id=thread_id)
         if view is None:
             raise UnknownThread
-        check_revision(self.request.headers.get("If-Match"), view.revision)
+        if_match = self.request.headers.get("If-Match")
+        check_revision(if_match, view.revision)
+        return None if if_match is None or if_match.strip() == "*" else view.revision
 
     def _changes(self) -> ThreadChanges:
         request = self.request._request

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from django_ag_ui.api.exceptions import OtherRevision, ThreadBusy, ThreadRefusal, WouldOverwrite
-from django_pydantic_agent.exceptions import ThreadNotFound
+from django_pydantic_agent.exceptions import RunNotFound, ThreadNotFound
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.plan import ThreadPlan
 from django_pydantic_agent.stores.base import RunStore, StoredRun
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 NO_REVISION = -1
 
-_TAG = re.compile(r'(?:W/)?"?(\d+)(?:\.[^"]*)?"?')
+# No revision has more digits than a column of 64 bits holds.
+_TAG = re.compile(r'(?:W/)?"?([0-9]{1,19})(?:\.[^"]*)?"?')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +86,7 @@ class ThreadPost:
     ) -> PlannedTurn:
         """Return how the post goes on from `source`, in the thread of that run or in one that is yet to begin.
 
-        Raises `WouldOverwrite` for any other thread.
+        Raises `WouldOverwrite` for any other thread, `RunNotFound` where that run is gone meanwhile.
         """
         from django_pydantic_agent.log.accept import accept_continuation
 
@@ -97,6 +98,8 @@ class ThreadPost:
             known |= {message["id"] for message in imported}
         elif self.conversation.holds(owner=self.owner, thread_id=self.posted.thread_id, run=source.key):
             known |= {message.id for message in thread.messages} | thread.superseded
+        elif store.by_key(source.key, owner=self.owner) is None:
+            raise RunNotFound
         else:
             raise WouldOverwrite(run_id=source.run_id, thread_id=self.posted.thread_id)
         run_input = accept_continuation(self.posted, known_ids=known, open_end=open_end)

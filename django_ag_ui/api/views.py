@@ -21,7 +21,7 @@ from django_ag_ui.api.authentication import (
     is_cookie_borne,
     loaded,
 )
-from django_ag_ui.api.exceptions import error_response
+from django_ag_ui.api.exceptions import InvalidQuery, error_response
 from django_ag_ui.api.parsers import BodyParser
 from django_ag_ui.api.permissions import Authorize, RequireAuthenticated
 from django_ag_ui.api.renderers import FixedNegotiation, JSONRenderer
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from django_ag_ui.server import AGUIServer
     from django_pydantic_agent.stores.base import RunStore
     from django_pydantic_agent.stores.conversations import ConversationStore
+
+MAX_SEARCH_CHARACTERS = 1_000
+"""The longest text to search for; a title is no longer, and SQLite fails on patterns of 50,000 bytes."""
 
 
 class AGUIView(APIView):
@@ -156,6 +159,14 @@ class AGUIView(APIView):
     @cached_property
     def run_store(self) -> "RunStore":
         return run_store_for(self.owner)
+
+
+def search_text(request: Request) -> str | None:
+    """Return what a list is searched for. Raises `InvalidQuery` where it is longer than `MAX_SEARCH_CHARACTERS`."""
+    text: str | None = request.query_params.get("q")
+    if text and len(text) > MAX_SEARCH_CHARACTERS:
+        raise InvalidQuery(f"q must not be longer than {MAX_SEARCH_CHARACTERS} characters")
+    return text
 
 
 def _made(setting: str, classes: Sequence[Any] | None) -> list[Any]:

@@ -1,10 +1,11 @@
 """Turn what a project mounts into an agent, and say what its tools are."""
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from django_pydantic_agent.agents.registry import IDEMPOTENT, ToolRegistry
+from django_pydantic_agent.exceptions import InvalidInput
 
 if TYPE_CHECKING:
     from pydantic_ai import Tool
@@ -69,21 +70,29 @@ def catalog(source: "AgentSource") -> list[CatalogEntry]:
             requires_approval=tool.requires_approval,
             idempotent=_idempotent(tool),
         )
-        for tool in _function_tools(source)
+        for tool in _function_tools(build_agent(source).toolsets)
     ]
+
+
+def check_frontend_tools(names: Collection[str], source: "AgentSource", *, toolsets: Sequence[Any] = ()) -> None:
+    """Raise `InvalidInput` where the agent, or one of `toolsets` beside it, has a function tool of one of `names`."""
+    own = {tool.name for tool in _function_tools([*build_agent(source).toolsets, *toolsets])}
+    for name in names:
+        if name in own:
+            raise InvalidInput(f"the tool {name[:100]!r} is the server's; a tool of the client needs another name")
 
 
 def is_idempotent(source: "AgentSource", name: str) -> bool:
     """Return whether the tool `name` was declared safe to run twice; False for a tool that nobody declared."""
     if isinstance(source, ToolRegistry) and name in source:
         return source.options[name].idempotent
-    return any(tool.name == name and _idempotent(tool) for tool in _function_tools(source))
+    return any(tool.name == name and _idempotent(tool) for tool in _function_tools(build_agent(source).toolsets))
 
 
-def _function_tools(source: "AgentSource") -> Iterator["Tool[Any]"]:
+def _function_tools(toolsets: Sequence[Any]) -> Iterator["Tool[Any]"]:
     from pydantic_ai import FunctionToolset
 
-    for toolset in build_agent(source).toolsets:
+    for toolset in toolsets:
         if isinstance(toolset, FunctionToolset):
             yield from toolset.tools.values()
 

@@ -6,22 +6,25 @@ from binascii import Error as Base64Error
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ag_ui.core import DataSource, FileSource, Message, RunAgentInput
+from ag_ui.core import AssistantMessage, DataSource, FileSource, Message, RunAgentInput, ToolMessage
 from pydantic import ValidationError
 from pydantic_ai.ui.ag_ui import AGUIAdapter
 
 from django_pydantic_agent.exceptions import InvalidInput, NothingToRun
+from django_pydantic_agent.log.frames import storable
 
 MAX_ID_BYTES = 1024
 
+_NUL_ESCAPE = b"\\u0000"
 _BINARY_KINDS = ("image", "audio", "video")
 
 
 def parse_input(body: bytes) -> RunAgentInput:
     """Return the `RunAgentInput` in a request body.
 
-    `binary` content parts of clients older than AG-UI 1.0 become the media parts that replaced them. Raises
-    `InvalidInput` for anything that is not a valid input, ids that break the rule of `check_id` included.
+    `binary` content parts of clients older than AG-UI 1.0 become the media parts that replaced them, and ids of
+    messages, tool calls and interrupts what they are in the store. Raises `InvalidInput` for anything that is not a
+    valid input, ids of the thread and the run that break the rule of `check_id` included.
     """
     try:
         run_input = RunAgentInput.model_validate_json(body)
@@ -31,6 +34,8 @@ def parse_input(body: bytes) -> RunAgentInput:
         run_input = _parse_legacy(body)
     check_id("threadId", run_input.thread_id)
     check_id("runId", run_input.run_id)
+    if _NUL_ESCAPE in body:
+        _make_ids_storable(run_input)
     return run_input
 
 
@@ -54,6 +59,7 @@ def accept_transcript(run_input: RunAgentInput) -> RunAgentInput:
     """
     if not any(message.role in ("user", "tool") for message in new_messages(run_input.messages)):
         raise NothingToRun
+    _check_questions(new_messages(run_input.messages))
     _check_messages(run_input.messages)
     return run_input
 
@@ -73,6 +79,7 @@ def accept_continuation(
     accepted: list[Message] = [message for message in unknown if message.role == "user"]
     if not accepted and not open_end():
         raise NothingToRun
+    _check_questions(accepted)
     _check_messages(accepted)
     return run_input.model_copy(update={"messages": accepted})
 
@@ -85,6 +92,7 @@ def accept_turn(
     `imported` is what the post makes the thread begin with. Raises `InvalidInput` where a message cannot be given to
     the model.
     """
+    _check_questions(messages)
     _check_sources(messages)
     # The calls that results answer are in the thread.
     _check_messages([*imported, *(message for message in messages if message.role != "tool")])
@@ -123,6 +131,24 @@ def _modern_part(part: Any) -> Any:
         else {"type": "data", "value": part.get("data"), "mimeType": mime_type}
     )
     return {"type": kind if kind in _BINARY_KINDS else "document", "source": source}
+
+
+def _make_ids_storable(run_input: RunAgentInput) -> None:
+    for message in run_input.messages:
+        message.id = storable(message.id)
+        if isinstance(message, ToolMessage):
+            message.tool_call_id = storable(message.tool_call_id)
+        elif isinstance(message, AssistantMessage):
+            for call in message.tool_calls or ():
+                call.id = storable(call.id)
+    for entry in run_input.resume or ():
+        entry.interrupt_id = storable(entry.interrupt_id)
+
+
+def _check_questions(messages: Iterable[Message]) -> None:
+    for message in messages:
+        if message.role == "user" and message.content == []:
+            raise InvalidInput(f"message {message.id!r} has no content")
 
 
 def _check_messages(messages: Sequence[Message]) -> None:

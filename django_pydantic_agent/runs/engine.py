@@ -156,6 +156,11 @@ class Engine:
         self.watcher.stop()
         self.recorder.stop()
         self.beats.stop()
+        self._readers.shutdown()
+        if self._tool_threads is not None:
+            self._tool_threads.shutdown(wait=False, cancel_futures=True)
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
 
     def tool_threads(self) -> "ToolThreads":
         from django_pydantic_agent.agents.tools import ToolThreads

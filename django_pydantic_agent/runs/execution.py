@@ -125,6 +125,8 @@ class Execution:
                 if event.type is EventType.STATE_SNAPSHOT:
                     self._projection.apply_frame(frame)
                 self._journal.append(frame)
+                if self._journal.is_full:
+                    await self._journal.settled()
         adapter = RunAdapter(agent=prepared.agent, run_input=prepared.run_input)
         call_ids = ToolCallIds([*prepared.history, *adapter.messages])
         refused = _RUN_LEVEL if self._turn is None else _THREAD_LEVEL
@@ -176,7 +178,7 @@ class Execution:
             unresolved=outcome.unresolved,
         )
         saved = None if self._turn is None else self._turn.save(self._projection, self._journal.next_seq - 1)
-        if not await self._journal.end(ending, saved):
+        if not await self._journal.end(ending, saved) and not await self._end_refused():
             logger.error("Run %r ended as %s, which could not be saved.", self.run_id, ending.status)
             return
         try:
@@ -184,6 +186,15 @@ class Execution:
         except Exception:
             logger.warning("The log of run %r could not be tidied.", self.run_id, exc_info=True)
         await self._entitle()
+
+    async def _end_refused(self) -> bool:
+        """Write that the run failed, where the store refuses what it leaves; False where that is not why."""
+        refusal = self._journal.failure
+        if refusal is None:
+            return False
+        outcome = failed(refusal)
+        ending = Ending(status=outcome.status, frame=outcome.frame, error=outcome.error, timing=self._timing())
+        return await self._journal.end(ending)
 
     async def _entitle(self) -> None:
         """Have the mount's hook name the thread that this run has opened."""

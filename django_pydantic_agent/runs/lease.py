@@ -66,8 +66,11 @@ class Beats:
             return (id(store), run) in self._held
 
     def stop(self) -> None:
+        """End the thread, which may be in the middle of a beat."""
         self._stopping.set()
         self._wanted.set()
+        if self._thread is not None:
+            self._thread.join()
 
     def _run(self) -> None:
         next_beat = 0.0

@@ -27,7 +27,7 @@ IDLE_PAUSE_PER_COMMIT = 5.0
 BUSY_PAUSE_PER_COMMIT = 40.0
 LONGEST_PAUSE = 0.1
 # The time over which it is judged how busy the process is, in seconds.
-LOAD_SECONDS = 0.05
+LOAD_SECONDS = 0.1
 
 FIRST_RETRY = 0.05
 LONGEST_RETRY = 1.0
@@ -104,7 +104,11 @@ class Journal:
         self.recorder.wake()
 
     async def end(self, ending: Ending, saved: TurnSave | None = None) -> bool:
-        """Write the end of the run, its terminal frame and turn, in one transaction; False where that is impossible."""
+        """Write the end of the run, its terminal frame and turn, in one transaction.
+
+        False where the run goes on elsewhere or where the store refuses what it leaves; the latter is the `failure`
+        then, and can be written as another end.
+        """
         with self.recorder.lock:
             write = self._open_write()
             if saved is not None:
@@ -157,7 +161,8 @@ class Pace:
             load = (busy - self._busy) / elapsed
             self._load += (min(load, 1.0) - self._load) * min(elapsed / LOAD_SECONDS, 1.0)
         self._wall, self._busy = wall, busy
-        per_commit = IDLE_PAUSE_PER_COMMIT + (BUSY_PAUSE_PER_COMMIT - IDLE_PAUSE_PER_COMMIT) * self._load
+        # The cube, so that a process that is half busy still is quick.
+        per_commit = IDLE_PAUSE_PER_COMMIT + (BUSY_PAUSE_PER_COMMIT - IDLE_PAUSE_PER_COMMIT) * self._load**3
         return min(max(SHORTEST_PAUSE, commit_seconds * per_commit), LONGEST_PAUSE)
 
 
@@ -305,10 +310,12 @@ class Recorder:
         if write.all_frames:
             journal.log.publish(write.first_seq, write.all_frames, write.ending.status if write.ending else None)
 
-    @staticmethod
-    def _save_frames(journal: Journal, write: RunWrite) -> bool:
-        """Save a write without the rows that the store refused, so that the log has no hole."""
-        write.ledger, write.turns = [], []
+    def _save_frames(self, journal: Journal, write: RunWrite) -> bool:
+        """Save the frames of a write that the store refused, so that the log has no hole; its end is yet to be told."""
+        if write.ending is not None:
+            with self.lock:
+                journal.next_seq -= 1
+        write.ledger, write.turns, write.ending, write.terminal = [], [], None, None
         try:
             return journal.store.commit([write]) == [None]
         except Exception:

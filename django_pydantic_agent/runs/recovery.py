@@ -42,7 +42,10 @@ class Recovery:
         self._thread.start()
 
     def stop(self) -> None:
+        """End the thread, which may be in the middle of a look."""
         self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
 
     def look(self) -> None:
         """Look once and deal with the runs that are orphans by now."""

@@ -41,8 +41,11 @@ class Watcher:
             self._watch(log)
 
     def stop(self) -> None:
+        """End the thread, which may be in the middle of a look."""
         self._stopping.set()
         self._wanted.set()
+        if self._thread is not None:
+            self._thread.join()
 
     def _watch(self, log: LiveLog) -> None:
         self._logs[id(log.store), log.key] = log

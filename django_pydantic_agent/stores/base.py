@@ -247,7 +247,8 @@ class RunStore(Protocol):
     def create(self, new: NewRun, *, on_commit: Callable[[StoredRun], None]) -> StoredRun:
         """Write a run and its first frame in one transaction and call `on_commit` once they are safe.
 
-        Raises `RunIdTaken` where the owner already has a run of this id in this scope.
+        Raises `RunIdTaken` where the owner already has a run of this id in this scope, `RunNotFound` where the run that
+        it continues is gone, and `WriteTooLarge` for what the store cannot hold.
         """
         ...
 
@@ -258,7 +259,7 @@ class RunStore(Protocol):
     def page(self, *, owner: Owner | None, scope: str, query: RunQuery) -> RunPage: ...
 
     def input(self, key: int) -> bytes:
-        """Return the accepted input that the run was created with."""
+        """Return the accepted input that the run was created with; raises `RunNotFound`."""
         ...
 
     def history(self, key: int) -> RunHistory:

@@ -144,7 +144,8 @@ class TurnGround:
 class ConversationStore(Protocol):
     """Where threads are kept. Synchronous, thread-safe; each method sees the rows of one owner only.
 
-    Methods that name a thread raise `ThreadNotFound` where the owner has none of this id, no matter who else has.
+    Methods that name a thread raise `ThreadNotFound` where the owner has none of this id, no matter who else has. Those
+    that take a `revision` change nothing and raise `ThreadChanged` where the thread is at another one.
     """
 
     def owner(self, request: Any) -> Owner | None:
@@ -167,7 +168,7 @@ class ConversationStore(Protocol):
         """Return the titles of those threads that have one; for others their first user message, cut to one line."""
         ...
 
-    def rename(self, *, owner: Owner, thread_id: str, title: str) -> None:
+    def rename(self, *, owner: Owner, thread_id: str, title: str, revision: int | None = None) -> None:
         """Give a thread a person's title, which nothing overwrites. Raises `InvalidInput` where it is too long."""
         ...
 
@@ -175,9 +176,9 @@ class ConversationStore(Protocol):
         """Give a thread a title, cut where it is too long, unless a person gave it one."""
         ...
 
-    def archive(self, *, owner: Owner, thread_id: str, archived: bool) -> None: ...
+    def archive(self, *, owner: Owner, thread_id: str, archived: bool, revision: int | None = None) -> None: ...
 
-    def delete(self, *, owner: Owner, thread_id: str) -> list[int]:
+    def delete(self, *, owner: Owner, thread_id: str, revision: int | None = None) -> list[int]:
         """Delete a thread with its runs and all of theirs; return the keys of those that were live."""
         ...
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
-from django_pydantic_agent.exceptions import InvalidInput, LeaseLost, RunIdTaken
+from django_pydantic_agent.exceptions import InvalidInput, LeaseLost, RunIdTaken, RunNotFound
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores.base import LedgerChange, NewRun, RunPage, RunQuery, RunStore, RunWrite, StoredRun
@@ -93,7 +93,10 @@ class MemoryRunStore(RunStore):
         return RunPage(runs)
 
     def input(self, key: int) -> bytes:
-        return self._entries[key].input
+        with self._lock:
+            if key not in self._entries:
+                raise RunNotFound
+            return self._entries[key].input
 
     def history(self, key: int) -> "_History":
         return _History(self._entries, self._entries[key])

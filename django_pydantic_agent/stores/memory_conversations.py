@@ -278,9 +278,9 @@ class MemoryConversationStore(ConversationStore):
             rows = [_row(thread) for thread in page]
             return ThreadPage(rows, _cursor(page[-1].order) if len(found) > len(page) else None)
 
-    def rename(self, *, owner: Owner, thread_id: str, title: str) -> None:
+    def rename(self, *, owner: Owner, thread_id: str, title: str, revision: int | None = None) -> None:
         with self._kept.lock:
-            thread = self._thread(owner, thread_id)
+            thread = self._thread(owner, thread_id, revision)
             thread.title, thread.is_titled_by_person = whole_title(title), True
 
     def entitle(self, *, owner: Owner, thread_id: str, title: str) -> None:
@@ -289,14 +289,14 @@ class MemoryConversationStore(ConversationStore):
             if not thread.is_titled_by_person:
                 thread.title = cut_title(title)
 
-    def archive(self, *, owner: Owner, thread_id: str, archived: bool) -> None:
+    def archive(self, *, owner: Owner, thread_id: str, archived: bool, revision: int | None = None) -> None:
         with self._kept.lock:
-            self._thread(owner, thread_id).is_archived = archived
+            self._thread(owner, thread_id, revision).is_archived = archived
 
-    def delete(self, *, owner: Owner, thread_id: str) -> list[int]:
+    def delete(self, *, owner: Owner, thread_id: str, revision: int | None = None) -> list[int]:
         """Delete a thread and return the keys of its live runs; the run store forgets the runs by itself."""
         with self._kept.lock:
-            thread = self._thread(owner, thread_id)
+            thread = self._thread(owner, thread_id, revision)
             self._kept.forget(thread)
             return [run.key for run in thread.live]
 
@@ -382,10 +382,12 @@ class MemoryConversationStore(ConversationStore):
             thread.updated_at = datetime.now(UTC)
             return thread.revision
 
-    def _thread(self, owner: Owner, thread_id: str) -> _Thread:
+    def _thread(self, owner: Owner, thread_id: str, revision: int | None = None) -> _Thread:
         thread = self._kept.threads.get((owner, self.scope, thread_id))
         if thread is None:
             raise ThreadNotFound
+        if revision not in (None, thread.revision):
+            raise ThreadChanged
         return thread
 
     def _of_run(self, run: int) -> _Thread:

@@ -169,17 +169,17 @@ class ScopedConversationStore(ConversationStore):
                 return ThreadPage(rows, page.next)
             query = replace(query, cursor=page.next)
 
-    def rename(self, *, owner: Owner, thread_id: str, title: str) -> None:
-        self._store.rename(owner=owner, thread_id=self._prefix + thread_id, title=title)
+    def rename(self, *, owner: Owner, thread_id: str, title: str, revision: int | None = None) -> None:
+        self._store.rename(owner=owner, thread_id=self._prefix + thread_id, title=title, revision=revision)
 
     def entitle(self, *, owner: Owner, thread_id: str, title: str) -> None:
         self._store.entitle(owner=owner, thread_id=self._prefix + thread_id, title=title)
 
-    def archive(self, *, owner: Owner, thread_id: str, archived: bool) -> None:
-        self._store.archive(owner=owner, thread_id=self._prefix + thread_id, archived=archived)
+    def archive(self, *, owner: Owner, thread_id: str, archived: bool, revision: int | None = None) -> None:
+        self._store.archive(owner=owner, thread_id=self._prefix + thread_id, archived=archived, revision=revision)
 
-    def delete(self, *, owner: Owner, thread_id: str) -> list[int]:
-        return self._store.delete(owner=owner, thread_id=self._prefix + thread_id)
+    def delete(self, *, owner: Owner, thread_id: str, revision: int | None = None) -> list[int]:
+        return self._store.delete(owner=owner, thread_id=self._prefix + thread_id, revision=revision)
 
     def accept(self, start: TurnStart, *, run: int, run_id: str) -> int:
         return self._store.accept(replace(start, thread_id=self._prefix + start.thread_id), run=run, run_id=run_id)

@@ -651,6 +651,26 @@ class ConversationStoreConformance:
         self.turn(store, "v1", "b1")
         assert (self.current(store), self.viewed(store).revision) == (["v1", "b1"], 2)
 
+    def test_a_change_bound_to_another_revision_changes_nothing(self) -> None:
+        store = self.make_store()
+        self.turn(store, "u1", "a1")
+        for method, change in ((store.rename, {"title": "T"}), (store.archive, {"archived": True}), (store.delete, {})):
+            for revision in (1, 3):
+                self.refuses(ThreadChanged, method, owner=ADA, thread_id="thread", revision=revision, **change)
+            self.refuses(ThreadNotFound, method, owner=BOB, thread_id="thread", revision=2, **change)
+        thread = store.read(owner=ADA, thread_id="thread")
+        assert (thread.title, thread.archived, ids_of(thread.messages)) == ("", False, ["u1", "a1"])
+
+    def test_a_change_bound_to_the_current_revision_is_made(self) -> None:
+        store = self.make_store()
+        self.turn(store, "u1", "a1")
+        store.rename(owner=ADA, thread_id="thread", title="Title", revision=2)
+        store.archive(owner=ADA, thread_id="thread", archived=True, revision=2)
+        thread = store.read(owner=ADA, thread_id="thread")
+        assert (thread.title, thread.archived, thread.revision) == ("Title", True, 2)
+        assert store.delete(owner=ADA, thread_id="thread", revision=2) == []
+        self.refuses_unknown(store, ADA, "thread")
+
     def listed(self, store: ConversationStore, **query: Any) -> list[str]:
         return [row.thread_id for row in store.page(owner=ADA, query=ThreadQuery(**query)).threads]
 

@@ -3,10 +3,17 @@ import functools
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent, ModelRetry, RunContext
+from pydantic_ai import Agent, FunctionToolset, ModelRetry, RunContext
 
 from django_pydantic_agent import AgentDeps, ToolRegistry, tool
-from django_pydantic_agent.agents.build import build_agent, catalog, check_source, is_idempotent
+from django_pydantic_agent.agents.build import (
+    build_agent,
+    catalog,
+    check_frontend_tools,
+    check_source,
+    is_idempotent,
+)
+from django_pydantic_agent.exceptions import InvalidInput
 from django_pydantic_agent.testing.models import ScriptedModel, ToolCall
 
 
@@ -223,6 +230,18 @@ def test_only_a_declared_tool_is_idempotent():
     registry.add(lambda: None, name="once")
     registry.add(lambda: None, name="often", idempotent=True)
     assert [is_idempotent(registry, name) for name in ("once", "often", "unknown")] == [False, True, False]
+
+
+def test_a_frontend_tool_may_not_have_the_name_of_one_of_the_server():
+    registry = ToolRegistry()
+    registry.add(lambda: None, name="own")
+    beside = FunctionToolset()
+    beside.add_function(lambda: None, name="beside")
+    toolsets = [beside, lambda: FunctionToolset()]
+    check_frontend_tools(["other"], registry, toolsets=toolsets)
+    for name in ("own", "beside"):
+        with pytest.raises(InvalidInput, match=name):
+            check_frontend_tools(["other", name], registry, toolsets=toolsets)
 
 
 async def make_agent() -> ToolRegistry:

@@ -5,6 +5,7 @@ import json
 import tracemalloc
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.test import AsyncClient, Client
@@ -62,6 +63,10 @@ MALFORMED = {
             ]
         )
     ).encode(),
+    "a question without content": json.dumps(run_input(messages=[{"id": "1", "role": "user", "content": []}])).encode(),
+    "a tool named like one of the server": json.dumps(
+        run_input(messages=[user_message("hello", "u2")]) | {"tools": [{"name": "add", "description": ""}]}
+    ).encode(),
 }
 
 
@@ -69,6 +74,31 @@ MALFORMED = {
 @pytest.mark.parametrize("body", MALFORMED.values(), ids=MALFORMED.keys())
 def test_a_malformed_body_is_refused(client: Client, url: str, body: bytes):
     assert error(raw(client, body, url)) == (400, "invalid_input")
+
+
+def test_a_tool_named_like_one_of_the_server_is_named(client: Client):
+    tools = [{"name": "other", "description": ""}, {"name": "add", "description": ""}]
+    assert "'add'" in post(client, "/agent/", "r1", tools=tools).json()["error"]
+
+
+def test_a_question_without_content_before_the_last_answer_is_no_matter(client: Client):
+    messages = [
+        {"id": "u1", "role": "user", "content": []},
+        {"id": "a1", "role": "assistant", "content": "Yes?"},
+        user_message("hello", "u2"),
+    ]
+    assert events(post(client, "/agent/", "r1", messages))[-1]["type"] == "RUN_FINISHED"
+    Run.objects.filter(run_id="r1").delete()
+
+
+@pytest.mark.parametrize("version", ["9" * 5_000 + ".0", "1." + "0" * 40, "x" * 33, "\0"])
+def test_a_protocol_version_of_any_length_is_taken(client: Client, version: str):
+    assert events(post(client, "/agent/", "r1", protocolVersion=version))[-1]["type"] == "RUN_FINISHED"
+    answer = client.post(
+        "/agent/?" + urlencode({"protocol": version}), run_input("r2"), content_type="application/json"
+    )
+    assert events(answer)[-1]["type"] == "RUN_FINISHED"
+    Run.objects.filter(run_id__in=["r1", "r2"]).delete()
 
 
 @pytest.mark.parametrize("run_id", ["x" * 1024, "€" * 341, "a b/c?d#e", "..", "💡"])

@@ -80,9 +80,15 @@ def test_filters_by_thread_status_and_text(client: Client):
     assert ids(client.get("/agent/runs/?q=zzz")) == []
 
 
+def test_a_text_to_search_for_is_bounded(client: Client):
+    assert client.get("/agent/runs/", {"q": "%" * 1_000}).json()["runs"] == []
+    for length in (1_001, 100_000):
+        assert error(client.get("/agent/runs/", {"q": "a" * length})) == (400, "invalid_query")
+
+
 @pytest.mark.parametrize("query", ["status=done", "cursor=", "cursor=abc", "cursor=%00", "cursor=-1:x"])
 def test_a_query_that_cannot_be_meant_is_refused(client: Client, query: str):
-    assert error(client.get(f"/agent/runs/?{query}"))[0] == 400
+    assert error(client.get(f"/agent/runs/?{query}")) == (400, "invalid_query")
 
 
 def test_nobody_sees_the_runs_of_somebody_else(client: Client, stranger: Client):

@@ -145,7 +145,19 @@ def test_C03_only_a_wsgi_worker_without_threads_is_limited(has_threads: bool, se
 
 @pytest.mark.parametrize(
     ("version", "is_known"),
-    [(None, False), ("", False), ("0.9", False), ("1.0", True), ("1.4", True), ("2.0", True), ("next", True)],
+    [
+        (None, False),
+        ("", False),
+        ("0.9", False),
+        ("00.9", False),
+        ("1.0", True),
+        ("1.4", True),
+        ("2.0", True),
+        ("10.0", True),
+        ("next", True),
+        ("9" * 5_000 + ".0", True),
+        ("0." + "9" * 5_000, False),
+    ],
 )
 def test_a_newer_or_strange_version_counts_as_1_0(version: str | None, is_known: bool):
     assert declares_1_0(version) is is_known

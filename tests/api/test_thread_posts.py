@@ -286,7 +286,7 @@ def test_if_match_is_compared_with_the_revision_before_anything_runs(tab: Tab):
     asked = len(model.requests)
     before = tab.stored()
     new = [*tab.messages, user_message("three", "u-three")]
-    for stale in (etag, '"9"', "x"):
+    for stale in (etag, '"9"', "x", f'"{"9" * 5_000}"'):
         assert error(tab.send(new, headers={"If-Match": stale})) == (412, "precondition_failed")
     assert error(Tab(tab.client, thread_id="new").send(new, headers={"If-Match": "*"}))[0] == 412
     assert (tab.stored(), len(model.requests)) == (before, asked)
@@ -516,3 +516,24 @@ def refusal(response: Any) -> tuple[int, str, list[str]]:
 def error_code(response: Any) -> str:
     code: str = response.json()["code"]
     return code
+
+
+@pytest.mark.parametrize("message_id", ["u\0", "u\ud83d"])
+def test_a_message_id_that_no_database_takes_is_known_when_it_comes_again(tab: Tab, message_id: str):
+    asked = [user_message("hello", message_id)]
+    tab.take(tab.send(asked))
+    revision = tab.stored()["revision"]
+    tab.take(tab.send([*asked, user_message("again", "u-again")]))
+    thread = tab.stored()
+    assert (revision, thread["revision"]) == (2, 4)
+    assert said(thread["messages"]) == ["hello", "echo hello", "again", "echo again"]
+
+
+def test_a_question_without_content_and_a_tool_of_the_servers_name_change_no_thread(tab: Tab):
+    tab.say("hello")
+    before = tab.stored()
+    empty = {"id": "u-empty", "role": "user", "content": []}
+    assert error(tab.send([*tab.messages, empty])) == (400, "invalid_input")
+    new = [*tab.messages, user_message("two", "u-two")]
+    assert error(tab.send(new, tools=[{"name": "add", "description": ""}])) == (400, "invalid_input")
+    assert tab.stored() == before

@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from django.contrib.auth.models import User
 from django.http import HttpResponseBase
 from django.test import Client
 
+from django_pydantic_agent.contrib.store.default_conversation_store import DefaultConversationStore
 from django_pydantic_agent.contrib.store.models import Run, RunFrames, Thread, ThreadMessage
 from django_pydantic_agent.runs.engine import stop_engine
 from tests.api.agents import GATES
@@ -70,6 +73,9 @@ def test_a_list_can_be_searched_paged_and_shows_archived_threads_apart(client: C
     assert rest["next"] is None
     assert error(client.get("/talk/threads/?cursor=x")) == (400, "invalid_query")
     assert error(client.get("/talk/threads/?archived=perhaps")) == (400, "invalid_query")
+    assert client.get("/talk/threads/", {"q": "a" * 1_000}).json()["threads"] == []
+    assert error(client.get("/talk/threads/", {"q": "a" * 1_001})) == (400, "invalid_query")
+    assert error(client.get("/talk/threads/", {"q": "a" * 100_000})) == (400, "invalid_query")
 
 
 def test_a_thread_shows_the_messages_that_were_streamed_under_their_ids(tab: Tab):
@@ -168,12 +174,30 @@ def test_a_body_that_is_no_json_or_too_long_or_of_another_type_is_refused(tab: T
 def test_a_known_revision_can_be_made_a_condition_of_a_change(tab: Tab):
     tab.say("hi")
     etag = tab.client.get(tab.url)["ETag"]
-    for stale in ('"1.0.abc"', '"x"', "nonsense", '"1"'):
+    for stale in ('"1.0.abc"', '"x"', "nonsense", '"1"', f'"{"2" * 5_000}"'):
         assert error(patch(tab.client, {"title": "x"}, **{"If-Match": stale})) == (412, "precondition_failed")
         assert error(tab.client.delete(tab.url, headers={"If-Match": stale})) == (412, "precondition_failed")
     for fitting in (etag, '"2"', f'"7.0.x", {etag}', "*", f"W/{etag}"):
         assert patch(tab.client, {"title": "x"}, **{"If-Match": fitting}).status_code == 200
     assert tab.client.delete(tab.url, headers={"If-Match": etag}).status_code == 204
+
+
+@pytest.mark.parametrize("method", ["patch", "delete"])
+def test_a_condition_holds_until_the_change_is_made(tab: Tab, monkeypatch: pytest.MonkeyPatch, method: str):
+    tab.say("hi")
+    real = DefaultConversationStore.view
+
+    def overtaken(self: DefaultConversationStore, **names: Any) -> Any:
+        seen = real(self, **names)
+        Thread.objects.update(revision=3)
+        return seen
+
+    monkeypatch.setattr(DefaultConversationStore, "view", overtaken)
+    changes = {"title": "x", "archived": True}
+    call = getattr(tab.client, method)
+    answer = call(tab.url, changes, content_type="application/json", headers={"If-Match": '"2"'})
+    assert error(answer) == (412, "precondition_failed")
+    assert Thread.objects.values_list("title", "is_archived").get() == ("", False)
 
 
 def test_unknown_and_foreign_threads_answer_alike_on_every_method(tab: Tab, stranger: Client):
@@ -345,3 +369,25 @@ def test_other_methods_are_refused_by_name(tab: Tab):
     assert error(tab.client.put("/talk/threads/t1/")) == (405, "method_not_allowed")
     assert error(tab.client.post("/talk/threads/")) == (405, "method_not_allowed")
     assert tab.client.put("/talk/threads/t1/")["Allow"] == "GET, HEAD, PATCH, DELETE"
+
+
+def waiting_run(user: User) -> Iterator[bytes]:
+    """Start a run that waits at its gate, and return the rest of its stream."""
+    stream = chunks(post(logged_in(user), "/talk/", "r1", "wait here"))
+    assert any(b"begun" in chunk for chunk in stream)
+    return stream
+
+
+def test_a_viewer_of_a_run_in_a_deleted_thread_is_let_go(live: None, user: User):
+    stream = waiting_run(user)
+    assert logged_in(user).delete("/talk/threads/t1/").status_code == 204
+    GATES["here"].open()
+    ThreadPoolExecutor(1).submit(b"".join, stream).result(10)
+
+
+def test_a_viewer_of_a_run_that_is_queued_in_a_deleted_thread_is_let_go(live: None, user: User):
+    waiting_run(user)
+    queued = chunks(post(logged_in(user), "/talk/", "r2", [user_message("b", "u2")]))
+    assert b"RUN_STARTED" in next(queued)
+    assert logged_in(user).delete("/talk/threads/t1/").status_code == 204
+    ThreadPoolExecutor(1).submit(b"".join, queued).result(10)

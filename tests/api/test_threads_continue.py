@@ -4,10 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 
+from django_ag_ui.api.turns import ThreadPost
 from django_pydantic_agent.contrib.store.models import Run, Thread
 from tests.api.agents import model
+from tests.api.conftest import logged_in
 from tests.api.posting import chunks, error, events, frames, post, user_message
 from tests.api.tabs import Tab, said
 
@@ -214,3 +217,22 @@ def test_C19_forks_in_other_threads_outlive_the_thread_they_come_from(client: Cl
         assert said(branch.stored()["messages"])[:1] == ["one"]
         assert heard()[0] == "one"
         assert heard()[-3:] == ["on", "echo on", "last"]
+
+
+@pytest.mark.parametrize("thread_id", ["t1", "t2"])
+@pytest.mark.parametrize("moment", ["view", "continuation"])
+def test_a_source_that_is_deleted_while_it_is_continued_is_one_that_does_not_exist(
+    live: None, user: User, monkeypatch: pytest.MonkeyPatch, thread_id: str, moment: str
+) -> None:
+    client = logged_in(user)
+    b"".join(post(client, "/talk/", "r1", "hello", thread_id="t1"))
+    real = getattr(ThreadPost, moment)
+
+    def deleted_behind(self: ThreadPost, *args: Any, **keywords: Any) -> Any:
+        found = real(self, *args, **keywords)
+        logged_in(user).delete("/talk/threads/t1/")
+        return found
+
+    monkeypatch.setattr(ThreadPost, moment, deleted_behind)
+    answer = post(client, "/talk/fork/r1/", "r2", [user_message("b", "u2")], thread_id=thread_id)
+    assert error(answer) == (404, "not_found")

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from django_pydantic_agent.exceptions import InvalidInput, NothingToRun
-from django_pydantic_agent.log.accept import accept_continuation, accept_transcript, check_id, parse_input
+from django_pydantic_agent.log.accept import accept_continuation, accept_transcript, accept_turn, check_id, parse_input
 
 USER = {"id": "u1", "role": "user", "content": "one"}
 ANSWER = {"id": "a1", "role": "assistant", "content": "answer"}
@@ -63,6 +63,29 @@ def test_ids_that_break_the_rule_are_refused(value):
 @pytest.mark.parametrize("value", ["x", "x" * 1024, "é" * 512, "team/a:1 ~", "🦊", "..", "%00"])
 def test_ids_that_follow_the_rule_are_taken(value):
     check_id("runId", value)
+
+
+def test_ids_are_as_the_store_keeps_them():
+    call = {**CALL, "toolCalls": [{**CALL["toolCalls"][0], "id": "c\0"}]}
+    messages = ({**USER, "id": "u\0", "content": "a\0b"}, call, {**RESULT, "toolCallId": "c\0"})
+    resume = [{"interruptId": "i\0", "status": "resolved"}]
+    run_input = parse_input(posted(*messages, resume=resume))
+    question, asked, result = run_input.messages
+    assert (question.id, question.content) == ("u\ufffd", "a\0b")
+    assert (asked.tool_calls[0].id, result.tool_call_id) == ("c\ufffd", "c\ufffd")
+    assert run_input.resume[0].interrupt_id == "i\ufffd"
+
+
+def test_a_question_without_content_is_refused_where_it_is_new():
+    empty = {**NEXT, "content": []}
+    for judge in (
+        accept_transcript,
+        lambda run_input: accept_continuation(run_input, known_ids={"u1"}, open_end=lambda: False),
+        lambda run_input: accept_turn(run_input, run_input.messages[2:]),
+    ):
+        with pytest.raises(InvalidInput, match="'u2' has no content"):
+            judge(parse_input(posted(USER, ANSWER, empty)))
+    assert ids(accept_transcript(parse_input(posted({**USER, "content": []}, ANSWER, NEXT)))) == ["u1", "a1", "u2"]
 
 
 def test_a_transcript_must_end_in_something_to_answer():

@@ -146,6 +146,24 @@ def test_a_row_that_the_store_refuses_fails_its_run_and_no_other_and_leaves_no_h
     assert good.log.last_seq == 2
 
 
+def test_a_run_whose_end_the_store_refuses_ends_as_failed():
+    class Refusing(MemoryRunStore):
+        def commit(self, writes):
+            return [
+                UnstorableWrite("the usage")
+                if write.ending is not None and write.ending.usage
+                else super(Refusing, self).commit([write])[0]
+                for write in writes
+            ]
+
+    run_plan = plan(store=Refusing())
+    found = events(run_plan)
+    check_sequence(found)
+    assert (found[-1]["type"], found[-1]["code"]) == ("RUN_ERROR", "storage")
+    assert "TEXT_MESSAGE_END" in types(found)
+    assert stored(run_plan).status is RunStatus.FAILED
+
+
 def test_a_run_whose_lease_is_lost_writes_nothing_more(recorder):
     store = TroubledStore()
     journal = journal_of(recorder, store)

@@ -13,4 +13,3 @@ MIDDLEWARE = [
     "tests.api.middleware.counting",
     "django.middleware.cache.FetchFromCacheMiddleware",
 ]
-REST_FRAMEWORK = {"DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"]}

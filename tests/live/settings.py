@@ -10,3 +10,4 @@ INSTALLED_APPS += ["tests.live"]  # noqa: F405
 DJANGO_PYDANTIC_AGENT = {"SHUTDOWN_GRACE_SECONDS": 1} | json.loads(os.environ.get("LIVE_ENGINE", "{}"))
 # No comments but where a test looks for them, so that a read that waits in vain ends with its time-out.
 DJANGO_AG_UI = {"KEEP_ALIVE_SECONDS": 60} | json.loads(os.environ.get("LIVE_AG_UI", "{}"))
+REST_FRAMEWORK = {"DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"]}

@@ -1,5 +1,6 @@
 """Processes that end while runs go on: told to by SIGTERM, or killed."""
 
+import contextlib
 import json
 from collections.abc import Callable
 from functools import partial
@@ -10,23 +11,21 @@ from django_pydantic_agent.contrib.store.models import ToolEffect
 from tests.live.conftest import Start
 from tests.live.gates import Gatekeeper
 from tests.live.scripts import call, script, spell
-from tests.live.visitors import Visitor, at_once, eventually, fresh, lines_of, stored_log, text_of
+from tests.live.visitors import Visitor, at_once, eventually, fresh, lines_of, stored_log, text_of, types_of
 from tests.servers import Server
 from tests.sse import Frame, Response, StreamCut, check_ids, check_sequence
 
-KINDS = ["uvicorn", "daphne", "gunicorn-gthread"]
+WAITS_FOR_STREAMS = {"uvicorn": True, "daphne": False, "gunicorn-gthread": True}
 EXIT_SECONDS = 20
 
 
-def rest_of(response: Response) -> tuple[list[Frame], bool]:
-    """Return the frames until the stream ends or is cut, and whether it was cut."""
+def rest_of(response: Response) -> list[Frame]:
+    """Return the frames until the stream ends, in order or cut."""
     frames: list[Frame] = []
-    try:
+    with contextlib.suppress(StreamCut):
         for frame in response.frames():
             frames.append(frame)
-    except StreamCut:
-        return frames, True
-    return frames, False
+    return frames
 
 
 def check_log(visitor: Visitor, run_id: str, seen: list[Frame], *, ended: bool) -> None:
@@ -39,7 +38,7 @@ def check_log(visitor: Visitor, run_id: str, seen: list[Frame], *, ended: bool) 
     check_sequence([json.loads(line) for line in log], partial=not ended)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WAITS_FOR_STREAMS)
 def test_SIGTERM_leaves_a_run_the_time_to_finish(start: Start, visitor: Visitor, gates: Gatekeeper, kind: str):
     run_id, held, note = fresh("run"), fresh("held"), fresh("note")
     with start(kind, engine={"SHUTDOWN_GRACE_SECONDS": 15}) as server:
@@ -49,16 +48,17 @@ def test_SIGTERM_leaves_a_run_the_time_to_finish(start: Start, visitor: Visitor,
             gates.wait_reached(held)
             server.process.terminate()
             gates.open(held)
-            seen += rest_of(response)[0]
+            seen += rest_of(response)
         server.process.wait(EXIT_SECONDS)
         assert server.members() == []
     assert visitor.row(run_id).status == "finished"
+    assert (types_of(seen)[-1] == "RUN_FINISHED") >= WAITS_FOR_STREAMS[kind]
     check_log(visitor, run_id, seen, ended=True)
     assert gates.count(note) == 1
 
 
 @pytest.mark.parametrize("tool", ["hold", "hold_thread"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WAITS_FOR_STREAMS)
 def test_SIGTERM_ends_what_has_not_finished_in_its_grace(
     start: Start, visitor: Visitor, gates: Gatekeeper, kind: str, tool: str
 ):
@@ -68,13 +68,13 @@ def test_SIGTERM_ends_what_has_not_finished_in_its_grace(
             seen = response.until("TOOL_CALL_END")
             gates.wait_reached(held)
             server.process.terminate()
-            more, _ = rest_of(response)
-            seen += more
+            seen += rest_of(response)
         server.process.wait(EXIT_SECONDS)
         assert server.members() == []
     row = visitor.row(run_id)
     assert row.error is not None
     assert (row.status, row.error["code"]) == ("failed", "shutdown")
+    assert (types_of(seen)[-1] == "RUN_ERROR") >= WAITS_FOR_STREAMS[kind]
     check_log(visitor, run_id, seen, ended=True)
     gates.open(held)
 

@@ -1,5 +1,8 @@
 """Frames leave one by one, on every kind of server; a silent stream is kept alive."""
 
+import contextlib
+import json
+from http.client import HTTPConnection
 from itertools import islice, pairwise
 
 import pytest
@@ -9,8 +12,17 @@ from tests.live.gates import Gatekeeper
 from tests.live.scripts import call, gate, pause, script, spell
 from tests.live.statements import VARIABLE as STATEMENT_SECONDS
 from tests.live.urls import KEEP_ALIVE_SECONDS
-from tests.live.visitors import Visitor, check_complete, eventually, fresh, lines_of, run_input, text_of, types_of
-from tests.servers import Server
+from tests.live.visitors import (
+    WAIT_SECONDS,
+    Visitor,
+    check_complete,
+    fresh,
+    lines_of,
+    run_input,
+    text_of,
+    types_of,
+)
+from tests.servers import HOST, Server
 from tests.sse import check_ids, check_stream_headers, is_detached
 
 FIRST_SECONDS = 5
@@ -98,6 +110,7 @@ def test_C03_C30_a_project_full_of_middleware_holds_nothing_back(
     source = fresh("source")
     with start(kind, settings_module="tests.live.host_settings") as server:
         visitor.run(server, source, script(["x" * 1000]))
+        assert len(visitor.get(server, "agent/runs/")[1]["runs"]) == 1
         posted: dict[str, object] = {}
         for name, route in ROUTES.items():
             run_id, held = fresh("run"), fresh("held")
@@ -120,4 +133,37 @@ def test_C03_C30_a_project_full_of_middleware_holds_nothing_back(
                 assert (gates.count(held), visitor.user.notes.filter(text=held).count()) == (2, 1)
         status, listed = visitor.get(server, "agent/runs/")
         assert (status, len(listed["runs"])) == (200, 4)
-        assert eventually(lambda: "Traceback" not in server.log())
+        assert "Traceback" not in server.log()
+
+
+ACCEPTS = [None, "text/event-stream", "*/*", "application/json", "text/event-stream;q=0.9, application/json"]
+
+
+@pytest.mark.parametrize("accept", ACCEPTS)
+def test_C29_streams_stream_and_errors_are_json_whatever_is_accepted(
+    uvicorn: Server, visitor: Visitor, accept: str | None
+):
+    source = fresh("source")
+    visitor.run(uvicorn, source, script(["one"]))
+
+    def ask(method: str, route: str, run_id: str = "", headers: dict[str, str] = visitor.headers) -> tuple[int, str]:
+        given = {"Content-Type": "application/json"} | ({} if accept is None else {"Accept": accept})
+        with contextlib.closing(HTTPConnection(HOST, uvicorn.port, timeout=WAIT_SECONDS)) as connection:
+            connection.request(method, f"/{route}", json.dumps(run_input(run_id, script(["x"]))), headers | given)
+            response = connection.getresponse()
+            body, kind = response.read(), response.headers["Content-Type"]
+        if response.status != 200:
+            assert json.loads(body).keys() == {"error", "code"}
+        return response.status, kind
+
+    for route in ("agent/", f"agent/resume/{source}/", f"agent/fork/{source}/"):
+        assert ask("POST", route, fresh("run")) == (200, "text/event-stream")
+        assert ask("POST", route) == (400, "application/json")
+        assert ask("POST", route, fresh("run"), {}) == (403, "application/json")
+        assert ask("PUT", route) == (405, "application/json")
+    assert ask("POST", "agent/resume/missing/", fresh("run")) == (404, "application/json")
+    assert ask("POST", "agent/nowhere/", fresh("run")) == (404, "application/json")
+    assert ask("POST", "agent/", source) == (409, "application/json")
+    for route in ("agent/runs/", f"agent/runs/{source}/", "agent/tools/"):
+        assert ask("GET", route) == (200, "application/json")
+    assert ask("GET", "agent/runs/missing/") == (404, "application/json")

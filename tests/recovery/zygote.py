@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -30,19 +31,21 @@ def post(job: dict[str, Any], write: Callable[[bytes], None]) -> None:
 
 
 def sweep(job: dict[str, Any], write: Callable[[bytes], None]) -> None:
-    """Look twice, a lease apart by a clock of its own, the second time when the test says so."""
+    """Look, and look again when the test says so, when by the clock of the job more than a lease has passed."""
+    from django_pydantic_agent.contrib.store.models import Run
     from django_pydantic_agent.runs.engine import get_engine
     from django_pydantic_agent.runs.recovery import Recovery
     from django_pydantic_agent.stores import durable_store
     from tests.live.gates import pass_gate_blocking
 
-    now = [0.0]
-    recovery = Recovery(get_engine(), durable_store(), clock=lambda: now[0])
+    ahead = [0.0]
+    recovery = Recovery(get_engine(), durable_store(), clock=lambda: time.monotonic() + ahead[0])
     recovery.look()
-    now[0] = 1000.0
     pass_gate_blocking(job["gate"])
-    recovery.look()
-    get_engine().wait()
+    ahead[0] = 1000.0
+    while Run.objects.live().exists():
+        recovery.look()
+        time.sleep(0.05)
     write(json.dumps([recovery.ended, recovery.begun]).encode())
 
 

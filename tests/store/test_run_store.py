@@ -1,7 +1,9 @@
 """Runs and their logs in the database."""
 
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -291,18 +293,22 @@ class TestCommit:
         assert read(store, run, after=1) == [b"a"]
 
     @pytest.mark.postgres
-    def test_a_lost_connection_is_an_outage(self, store):
+    @pytest.mark.mariadb
+    def test_a_lost_connection_to_a_database_that_answers_is_replaced(self, store):
         run = create(store)
-        backend = connection.connection.info.backend_pid
-        other = connection.copy()
-        try:
-            with other.cursor() as cursor:
-                cursor.execute("SELECT pg_terminate_backend(%s, 5000)", [backend])
-        finally:
-            other.close()
-        with pytest.raises(StoreUnavailable):
-            store.commit([write(run, 2, b"a", begins=True)])
-        release_connections()
+        lose_connection()
+        assert store.commit([write(run, 2, b"a", begins=True)]) == [None]
+        assert read(store, run, after=1) == [b"a"]
+
+    @pytest.mark.postgres
+    @pytest.mark.mariadb
+    def test_a_lost_connection_to_a_database_that_does_not_answer_is_an_outage(self, store, monkeypatch):
+        run = create(store)
+        lose_connection()
+        with monkeypatch.context() as context:
+            context.setitem(connection.settings_dict, "PORT", "1")
+            with pytest.raises(StoreUnavailable):
+                store.commit([write(run, 2, b"a", begins=True)])
         assert store.commit([write(run, 2, b"a", begins=True)]) == [None]
 
     @pytest.mark.sqlite
@@ -480,11 +486,54 @@ class TestTidy:
         results = in_threads(4, lambda: next(actions)())
         assert [result for result in results if result is not None] == [whole] * 3
 
+    @pytest.mark.postgres
+    def test_it_waits_for_a_deletion_that_has_locked_the_run(self, store):
+        run = self.ended(store, [b"a"] * 20)
+        with ThreadPoolExecutor(1) as pool, transaction.atomic():
+            Run.objects.select_for_update().get(pk=run.key)
+            tidied = pool.submit(tidy_and_release, store, run.key)
+            wait_until_blocked()
+            Run.objects.filter(pk=run.key).delete()
+        assert tidied.result() is None
+        assert not RunFrames.objects.exists()
+
     def test_a_large_frame_is_merged_too(self, store):
         large = bytes(range(256)).replace(b"\n", b"") * 40_000
         run = self.ended(store, [b"a", large, b"b"])
         store.tidy(run.key)
         assert read(store, run, after=1, max_bytes=100_000_000) == [b"a", large, b"b", b"end"]
+
+
+def tidy_and_release(store: DatabaseRunStore, key: int) -> None:
+    try:
+        store.tidy(key)
+    finally:
+        release_connections()
+
+
+def wait_until_blocked() -> None:
+    """Wait until another connection waits for a lock that this one holds."""
+    deadline = time.monotonic() + 10
+    with connection.cursor() as cursor:
+        while time.monotonic() < deadline:
+            cursor.execute("SELECT 1 FROM pg_locks WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid)) LIMIT 1")
+            if cursor.fetchone():
+                return
+    raise AssertionError("nobody waits for this transaction")
+
+
+def lose_connection() -> None:
+    """Have the server end this thread's connection."""
+    is_postgres = connection.vendor == "postgresql"
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()" if is_postgres else "SELECT CONNECTION_ID()")
+        (key,) = cursor.fetchone()
+    other = connection.copy()
+    try:
+        with other.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(%s, 5000)" if is_postgres else "KILL %s", [key])
+    finally:
+        other.close()
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelResponse, TextPart, UserPromptPart
 
 from django_pydantic_agent.contrib.store.default_conversation_store import DefaultConversationStore
+from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore
 from django_pydantic_agent.log.accept import parse_input
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.engine import get_engine
@@ -238,3 +239,19 @@ def test_a_client_that_is_behind_is_caught_up_right_after_the_start():
     assert [message["content"] for message in found[1]["messages"]] == ["one", "answer"]
     assert [message["content"] for message in found[2]["messages"]] == ["one", "answer", "two"]
     assert [text for _, text in texts(talk.read())] == ["one", "answer", "two", "answer"]
+
+
+def test_catching_up_keeps_no_more_uncommitted_than_the_rest_of_a_run(settings, monkeypatch):
+    talk = Talk(Agent(ScriptedModel([["answer"]])))
+    talk.say("x" * 4_000)
+    settings.DJANGO_PYDANTIC_AGENT = {"PENDING_BYTES": 2_000}
+    commits, real = [], DatabaseRunStore.commit
+
+    def commit(self, writes):
+        frames = [frame for write in writes for frame in write.frames]
+        commits.append(sum(b"MESSAGES_SNAPSHOT" in frame for frame in frames))
+        return real(self, writes)
+
+    monkeypatch.setattr(DatabaseRunStore, "commit", commit)
+    talk.say("two", catches_up=True)
+    assert (sum(commits), max(commits)) == (2, 1)

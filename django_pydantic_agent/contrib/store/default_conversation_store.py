@@ -16,7 +16,7 @@ from django_pydantic_agent.contrib.store.deletion import delete_thread
 from django_pydantic_agent.contrib.store.fields import from_microseconds, to_microseconds
 from django_pydantic_agent.contrib.store.models import Run, Thread, ThreadMessage
 from django_pydantic_agent.contrib.store.querysets import RunQuerySet, ThreadQuerySet, digests
-from django_pydantic_agent.exceptions import ThreadNotFound
+from django_pydantic_agent.exceptions import ThreadChanged, ThreadNotFound
 from django_pydantic_agent.log.frames import JsonObject, storable
 from django_pydantic_agent.ownership import Owner, resolve_owner
 from django_pydantic_agent.stores.conversations import (
@@ -124,19 +124,19 @@ class DefaultConversationStore(ConversationStore):
         has_more = len(rows) > len(page)
         return ThreadPage(shown, cursors.text(to_microseconds(page[-1][3]), page[-1][0]) if has_more else None)
 
-    def rename(self, *, owner: Owner, thread_id: str, title: str) -> None:
-        self._update(owner, thread_id, title=whole_title(title), is_titled_by_person=True)
+    def rename(self, *, owner: Owner, thread_id: str, title: str, revision: int | None = None) -> None:
+        self._update(owner, thread_id, revision, title=whole_title(title), is_titled_by_person=True)
 
     def entitle(self, *, owner: Owner, thread_id: str, title: str) -> None:
         threads = self._thread(owner, thread_id)
         if not threads.filter(is_titled_by_person=False).update(title=cut_title(title)) and not threads.exists():
             raise ThreadNotFound
 
-    def archive(self, *, owner: Owner, thread_id: str, archived: bool) -> None:
-        self._update(owner, thread_id, is_archived=archived)
+    def archive(self, *, owner: Owner, thread_id: str, archived: bool, revision: int | None = None) -> None:
+        self._update(owner, thread_id, revision, is_archived=archived)
 
-    def delete(self, *, owner: Owner, thread_id: str) -> list[int]:
-        return delete_thread(self._thread(owner, thread_id), using=self._alias)
+    def delete(self, *, owner: Owner, thread_id: str, revision: int | None = None) -> list[int]:
+        return delete_thread(self._thread(owner, thread_id), revision=revision, using=self._alias)
 
     def accept(self, start: TurnStart, *, run: int, run_id: str) -> int:
         return turns.accept(start, scope=self.scope, run=run, using=self._alias)
@@ -194,9 +194,13 @@ class DefaultConversationStore(ConversationStore):
     def _thread(self, owner: Owner, thread_id: str) -> ThreadQuerySet:
         return self._threads.for_owner(owner, self.scope, thread=thread_id)
 
-    def _update(self, owner: Owner, thread_id: str, **columns: Any) -> None:
-        if not self._thread(owner, thread_id).update(**columns):
-            raise ThreadNotFound
+    def _update(self, owner: Owner, thread_id: str, revision: int | None, **columns: Any) -> None:
+        threads = self._thread(owner, thread_id)
+        if (threads if revision is None else threads.filter(revision=revision)).update(**columns):
+            return
+        if revision is not None and threads.exists():
+            raise ThreadChanged
+        raise ThreadNotFound
 
     def _all(self, thread: int) -> "QuerySet[ThreadMessage]":
         messages = ThreadMessage.objects.using(self._alias).filter(thread=thread)

@@ -10,7 +10,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django_pydantic_agent.contrib.store.models import HistoryMessage, Run, Snapshot, Thread
 from django_pydantic_agent.contrib.store.outages import patiently
 from django_pydantic_agent.contrib.store.querysets import RunQuerySet, ThreadQuerySet
-from django_pydantic_agent.exceptions import ThreadNotFound
+from django_pydantic_agent.exceptions import ThreadChanged, ThreadNotFound
 from django_pydantic_agent.runs.states import LIVE
 
 # SQLite takes only so many parameters.
@@ -22,15 +22,16 @@ NOBODY = 0
 Stretch = tuple[int, int]
 
 
-def delete_thread(threads: ThreadQuerySet, *, using: str) -> list[int]:
+def delete_thread(threads: ThreadQuerySet, *, revision: int | None, using: str) -> list[int]:
     """Delete the one thread in `threads` and its runs; return the keys of those that were live.
 
-    A live run can write nothing any more, because its row is gone. Raises `ThreadNotFound` where there is no thread.
+    A live run can write nothing any more, because its row is gone. Raises `ThreadNotFound` where there is no thread,
+    `ThreadChanged` where it is not at `revision`, unless that is None.
     """
 
     def attempt() -> list[int] | None:
         with transaction.atomic(using=using):
-            return _delete(threads, using)
+            return _delete(threads, revision, using)
 
     while (live := patiently(attempt, using=using)) is None:
         pass
@@ -60,7 +61,7 @@ def forget_histories(writers: Iterable[int], *, using: str) -> None:
             history.filter(writer=writer, number__in=some).delete()
 
 
-def _delete(threads: ThreadQuerySet, using: str) -> list[int] | None:
+def _delete(threads: ThreadQuerySet, revision: int | None, using: str) -> list[int] | None:
     """Delete a thread; None where a run has joined it before it was locked."""
     thread = threads.values_list("pk", flat=True).first()
     if thread is None:
@@ -69,8 +70,11 @@ def _delete(threads: ThreadQuerySet, using: str) -> list[int] | None:
     own = all_runs.filter(in_thread=thread).order_by("pk")
     # Runs first, then the thread: the order in which every transaction locks them.
     rows = list(own.select_for_update().values_list("pk", "status", "run_digest"))
-    if threads.select_for_update().values_list("pk", flat=True).first() is None:
+    current = threads.select_for_update().values_list("revision", flat=True).first()
+    if current is None:
         raise ThreadNotFound
+    if revision not in (None, current):
+        raise ThreadChanged
     if list(own.values_list("pk", flat=True)) != [key for key, _, _ in rows]:
         return None
     keys = {key for key, _, _ in rows}

@@ -32,6 +32,7 @@ from django_pydantic_agent.contrib.store.models.ledger import (
     SnapshotState,
 )
 from django_pydantic_agent.contrib.store.outages import patiently
+from django_pydantic_agent.contrib.store.packets import within_packets
 from django_pydantic_agent.contrib.store.querysets import RunQuerySet
 from django_pydantic_agent.contrib.store.run_store import new_row
 from django_pydantic_agent.log.preview import history_preview
@@ -186,7 +187,7 @@ class Ledger:
         alias = self._alias
 
         def attempt() -> T:
-            with transaction.atomic(using=alias):
+            with transaction.atomic(using=alias), within_packets(alias):
                 return change(connections[alias], self._lock(run_id, alias))
 
         def attempt_twice() -> T:

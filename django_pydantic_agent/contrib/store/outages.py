@@ -2,17 +2,21 @@
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from django.db import InterfaceError, OperationalError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_pydantic_agent.conf import agent_settings
-from django_pydantic_agent.exceptions import StoreUnavailable
+from django_pydantic_agent.exceptions import StoreUnavailable, UnstorableWrite
 
 T = TypeVar("T")
 
 FIRST_RETRY = 0.05
 LONGEST_RETRY = 1.0
+
+CONNECTIONS_LOST = 3
+"""After so many lost connections in a row, to a database that answers, the statements are to blame."""
 
 # What MariaDB refuses for what the statement holds, in the class of errors that otherwise means an outage: too large a
 # packet, text that the column's character set has no room for, no JSON, a violated check.
@@ -34,6 +38,45 @@ def is_outage(error: Exception) -> bool:
     if not isinstance(error, OperationalError | InterfaceError):
         return False
     return not (error.args and error.args[0] in MARIADB_REFUSALS)
+
+
+def insistently(operation: Callable[[], T], *, using: str) -> T:
+    """Return what `operation` returns, tried again where it loses its connection to a database that is there.
+
+    Raises `StoreUnavailable` where the database is locked or away, and `UnstorableWrite` where the database has
+    answered before and after each of the tries that lost their connection.
+    """
+    connection = connections[using]
+    for _ in range(CONNECTIONS_LOST):
+        used = None
+        try:
+            connection.ensure_connection()
+            used = connection.connection
+            return operation()
+        except (OperationalError, InterfaceError) as error:
+            if not is_outage(error):
+                raise
+            if used is None or not _answers_anew(connection, used):
+                raise StoreUnavailable(str(error)) from error
+            lost = error
+    raise UnstorableWrite("the database closes the connection over what is written") from lost
+
+
+def _answers_anew(connection: BaseDatabaseWrapper, used: Any) -> bool:
+    """Return whether the connection that was used is lost but the database answers on a new one."""
+    if connection.in_atomic_block:
+        return False
+    # The end of a transaction may have opened a new one already.
+    if connection.connection is used:
+        if connection.is_usable():
+            return False
+        connection.close()
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except (OperationalError, InterfaceError):
+        return False
+    return True
 
 
 def patiently(operation: Callable[[], T], *, using: str) -> T:

@@ -12,9 +12,10 @@ from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from pydantic_core import to_json
 
+from django_pydantic_agent.contrib.store.packets import max_packet
 from django_pydantic_agent.log.frames import safe_text, storable_value
 
-# MariaDB takes 16 MiB in one statement and may need two bytes for each one of ours.
+# MariaDB takes 16 MiB in one statement, if it is not told otherwise, and may need two bytes for each one of ours.
 MAX_BYTES = 4 * 1024 * 1024
 MAX_PARAMETERS = 30_000
 
@@ -47,7 +48,7 @@ def insert(
     start = f"INSERT INTO {quote(model._meta.db_table)} ({names}) VALUES "  # noqa: S608
     end = _on_conflict(connection, update, unique) if update else ""
     with connection.cursor() as cursor:
-        for batch in _batches(rows, _row_limit(connection, len(columns))):
+        for batch in _batches(rows, _row_limit(connection, len(columns)), _byte_limit(connection)):
             parameters = [value for row in batch for value in row]
             cursor.execute(start + ", ".join([values] * len(batch)) + end, parameters)
 
@@ -59,13 +60,17 @@ def as_json(value: Any) -> str:
 
 def row_size(row: Row) -> int:
     """Return about how many bytes a row takes."""
-    return ROW_BYTES + sum(len(value) for value in row if isinstance(value, bytes | str))
+    return ROW_BYTES + sum(_size(value) for value in row if isinstance(value, bytes | str))
 
 
 def pieces(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield `data` in numbered pieces that fit into one row; empty data is one piece."""
     for number, start in enumerate(range(0, len(data) or 1, MAX_BYTES)):
         yield number, data[start : start + MAX_BYTES]
+
+
+def _size(value: bytes | str) -> int:
+    return len(value) if isinstance(value, bytes) or value.isascii() else len(value.encode(errors="replace"))
 
 
 @cache
@@ -81,6 +86,11 @@ def _row_limit(connection: BaseDatabaseWrapper, width: int) -> int:
     return max(1, (connection.features.max_query_params or MAX_PARAMETERS) // width)
 
 
+def _byte_limit(connection: BaseDatabaseWrapper) -> int:
+    packet = max_packet(connection)
+    return MAX_BYTES if packet is None else min(MAX_BYTES, packet // 4)
+
+
 def _on_conflict(connection: BaseDatabaseWrapper, update: Sequence[str], unique: Sequence[str]) -> str:
     quote = connection.ops.quote_name
     if connection.features.supports_update_conflicts_with_target:
@@ -90,12 +100,12 @@ def _on_conflict(connection: BaseDatabaseWrapper, update: Sequence[str], unique:
     return f" ON DUPLICATE KEY UPDATE {changes}"
 
 
-def _batches(rows: Iterable[Row], limit: int) -> Iterator[list[Row]]:
+def _batches(rows: Iterable[Row], limit: int, max_bytes: int) -> Iterator[list[Row]]:
     batch: list[Row] = []
     size = 0
     for row in rows:
         taken = row_size(row)
-        if batch and (len(batch) == limit or size + taken > MAX_BYTES):
+        if batch and (len(batch) == limit or size + taken > max_bytes):
             yield batch
             batch, size = [], 0
         batch.append(row)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from django.db import DatabaseError, IntegrityError, InterfaceError, connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 
 from django_pydantic_agent.contrib.store.changes import Change, apply, run_columns, update_runs
 from django_pydantic_agent.contrib.store.cursors import Cursors
@@ -18,11 +18,12 @@ from django_pydantic_agent.contrib.store.effects import note_reason
 from django_pydantic_agent.contrib.store.fields import to_microseconds
 from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.contrib.store.models import Run, RunFrames
-from django_pydantic_agent.contrib.store.outages import is_outage
+from django_pydantic_agent.contrib.store.outages import insistently
+from django_pydantic_agent.contrib.store.packets import within_packets
 from django_pydantic_agent.contrib.store.querysets import RunQuerySet, digests
 from django_pydantic_agent.contrib.store.recursive import fetch_recursive
 from django_pydantic_agent.contrib.store.rows import Row, as_json, insert, pieces
-from django_pydantic_agent.exceptions import LeaseLost, RunIdTaken, StoreUnavailable, UnstorableWrite
+from django_pydantic_agent.exceptions import LeaseLost, RunIdTaken, RunNotFound, UnstorableWrite
 from django_pydantic_agent.log.frames import storable, storable_value
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import LIVE, RunStatus, sources_of
@@ -100,7 +101,7 @@ class DatabaseRunStore:
             created_at=now,
         )
         try:
-            with transaction.atomic(using=alias):
+            with transaction.atomic(using=alias), within_packets(alias):
                 row.save(using=alias, force_insert=True)
                 insert(
                     connections[alias],
@@ -123,9 +124,11 @@ class DatabaseRunStore:
                 transaction.on_commit(lambda: on_commit(run), using=alias, robust=True)
         except IntegrityError:
             taken = self.get(owner=new.owner, scope=new.scope, run_id=new.run_id)
-            if taken is None:
-                raise
-            raise RunIdTaken(taken) from None
+            if taken is not None:
+                raise RunIdTaken(taken) from None
+            if parent is not None and not self._runs.filter(pk=parent.key).exists():
+                raise RunNotFound from None
+            raise
         return run
 
     def get(self, *, owner: Owner | None, scope: str, run_id: str) -> StoredRun | None:
@@ -158,7 +161,10 @@ class DatabaseRunStore:
         return RunPage(page, cursors.text(page[-1].key) if len(rows) > len(page) else None)
 
     def input(self, key: int) -> bytes:
-        return bytes(self._runs.values_list("input", flat=True).get(pk=key))
+        try:
+            return bytes(self._runs.values_list("input", flat=True).get(pk=key))
+        except Run.DoesNotExist:
+            raise RunNotFound from None
 
     def history(self, key: int) -> "DatabaseRunHistory":
         # Not imported above: the checks of a project load no pydantic-ai.
@@ -208,10 +214,8 @@ class DatabaseRunStore:
 
     def commit(self, writes: Sequence[RunWrite]) -> list[Exception | None]:
         try:
-            return self._write(writes)
-        except (DatabaseError, InterfaceError, ValueError, TypeError, OverflowError) as error:
-            if is_outage(error):
-                raise StoreUnavailable(str(error)) from error
+            return insistently(lambda: self._write(writes), using=self._alias)
+        except (DatabaseError, InterfaceError, UnstorableWrite, ValueError, TypeError, OverflowError) as error:
             if len(writes) == 1:
                 refusal = UnstorableWrite("the database refuses what the run wrote")
                 refusal.__cause__ = error
@@ -260,7 +264,7 @@ class DatabaseRunStore:
     def _write(self, writes: Sequence[RunWrite]) -> list[Exception | None]:
         results: list[Exception | None] = [None] * len(writes)
         alias = self._alias
-        with transaction.atomic(using=alias):
+        with transaction.atomic(using=alias), within_packets(alias):
             connection = connections[alias]
             applied: list[RunWrite] = []
             # By key, the order in which every transaction locks runs.
@@ -292,6 +296,7 @@ class DatabaseRunStore:
         if not rows or rows[0][0] + len(frames) - 1 != rows[-1][1]:
             return
         with transaction.atomic(using=self._alias):
+            # The run first, the order in which every transaction locks. An update: SQLite wants to be told of a writer.
             if stretches.delete()[0] == len(rows):
                 merged = _stretch(key, rows[0][0], frames, compress=True)
                 insert(self._connection, RunFrames, FRAME_COLUMNS, merged)

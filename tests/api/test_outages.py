@@ -7,16 +7,15 @@ from django.contrib.auth.models import User
 from django.db import OperationalError
 
 from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore
+from django_pydantic_agent.runs.engine import get_engine
 from tests.api.agents import GATES
 from tests.api.conftest import logged_in
 from tests.api.posting import chunks, parse, post, user_message
 
 
-def test_queued_run_outlasts_an_outage(live: None, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = chunks(post(logged_in(user), "/talk/", "r1", "wait here", thread_id="t1"))
-    body = next(first)
-    while b"begun" not in body:
-        body += next(first)
+def test_a_queued_run_outlasts_an_outage(live: None, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead = chunks(post(logged_in(user), "/talk/", "r1", "wait here", thread_id="t1"))
+    assert any(b"begun" in chunk for chunk in ahead)
     real, failures = DatabaseRunStore.ahead, iter([True, True])
 
     def away_for_a_moment(self: DatabaseRunStore, key: int) -> object:
@@ -26,17 +25,14 @@ def test_queued_run_outlasts_an_outage(live: None, user: User, monkeypatch: pyte
 
     monkeypatch.setattr(DatabaseRunStore, "ahead", away_for_a_moment)
     second = post(logged_in(user), "/talk/", "r2", [user_message("b", "u2")], thread_id="t1")
-    with ThreadPoolExecutor(1) as pool:
-        rest = pool.submit(lambda: b"".join(chunks(second)))
-        GATES["here"].open()
-        assert parse(rest.result(20))[-1].event["type"] == "RUN_FINISHED"
+    rest = ThreadPoolExecutor(1).submit(b"".join, chunks(second))
+    GATES["here"].open()
+    assert parse(rest.result(20))[-1].event["type"] == "RUN_FINISHED"
 
 
-def test_viewer_outlasts_an_outage_at_its_first_read(live: None, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_viewer_outlasts_an_outage_at_its_first_read(live: None, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     client = logged_in(user)
     whole = b"".join(chunks(post(client, "/agent/", "r1", "hello")))
-    from django_pydantic_agent.runs.engine import get_engine
-
     get_engine()._recent.clear()
     real, failures = DatabaseRunStore.read_frames, iter([True])
 
