@@ -230,8 +230,15 @@ class Engine:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="agent-engine", daemon=True).start()
+                threading.Thread(target=_run_loop, args=[self._loop], name="agent-engine", daemon=True).start()
             return self._loop
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
 
 
 _engine: Engine | None = None

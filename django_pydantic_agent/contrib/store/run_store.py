@@ -297,6 +297,8 @@ class DatabaseRunStore:
             return
         with transaction.atomic(using=self._alias):
             # The run first, the order in which every transaction locks. An update: SQLite wants to be told of a writer.
+            if not self._runs.filter(pk=key).update(last_seq=F("last_seq")):
+                return
             if stretches.delete()[0] == len(rows):
                 merged = _stretch(key, rows[0][0], frames, compress=True)
                 insert(self._connection, RunFrames, FRAME_COLUMNS, merged)
