@@ -14,7 +14,9 @@ from benchmarks.figures import viewer
 from benchmarks.figures.in_process import execute, planned
 from benchmarks.report import Bound, Measured
 from benchmarks.sides import alternate
+from django_pydantic_agent.contrib.store.models import Run
 from django_pydantic_agent.runs.opening import new_run
+from django_pydantic_agent.runs.states import RunStatus
 
 ROWS = 50
 OTHERS = 10_000
@@ -40,11 +42,12 @@ def measure(rounds: int) -> Iterator[Measured]:
 
 
 def accept(user: User, count: int) -> None:
-    """Write runs that never begin."""
+    """Write runs that end before they begin."""
     with transaction.atomic():
         for _ in range(count):
             plan = planned(user, Task())
             plan.store.create(new_run(plan), on_commit=lambda run: None)
+        Run.objects.update(status=RunStatus.CANCELLED)
 
 
 def duration(client: Client, path: str) -> float:
