@@ -12,6 +12,7 @@ from django.urls import path
 from django.utils.functional import SimpleLazyObject
 
 from django_ag_ui import AGUIServer, build_ag_ui_config
+from django_pydantic_agent.contrib.store.default_conversation_store import DefaultConversationStore
 from django_pydantic_agent.contrib.store.default_step_store import DefaultStepStore
 from tests.live.agent import registry
 from tests.live.statements import statements
@@ -53,6 +54,7 @@ urlpatterns = [
     mount("agent"),
     mount("chatty", config=build_ag_ui_config(keep_alive_seconds=KEEP_ALIVE_SECONDS)),
     mount("plain", step_store=None),
+    mount("talk", conversation_store=DefaultConversationStore()),
     mount("public", step_store=anonymous_step_store, require_authenticated=False),
     mount("hooked", get_user=get_lazy_user, authorize=is_not_blocked),
     path("login/", LoginView.as_view(next_page="/probe/")),
