@@ -306,6 +306,8 @@ class TestCommit:
         run = create(store)
         lose_connection()
         with monkeypatch.context() as context:
+            # Over TCP, where nothing listens on that port; a socket would not ask for one.
+            context.setitem(connection.settings_dict, "HOST", "127.0.0.1")
             context.setitem(connection.settings_dict, "PORT", "1")
             with pytest.raises(StoreUnavailable):
                 store.commit([write(run, 2, b"a", begins=True)])
