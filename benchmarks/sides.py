@@ -40,9 +40,9 @@ class Side:
     path: str = "/"
     headers: Mapping[str, str] = field(default_factory=dict)
 
-    def load(self, *tasks: Task, history: Sequence[Mapping[str, Any]] = ()) -> list[Stream]:
-        """Start a run for each task at the same moment and return what came of them."""
-        requests = [self._request(task, history, uuid.uuid4().hex) for task in tasks]
+    def load(self, *tasks: Task, history: Sequence[Mapping[str, Any]] = (), run_id: str | None = None) -> list[Stream]:
+        """Start a run for each task at the same moment and return what came of them; `run_id` names the only one."""
+        requests = [self._request(task, history, run_id or uuid.uuid4().hex) for task in tasks]
         with self._client(requests, at_once=True) as client:
             client.stdout.readline()
             seen = client.stdout.readline()

@@ -14,6 +14,7 @@ from django.conf import settings
 
 pytest_plugins = ["tests.servers"]
 
+GRACE_SECONDS = 2.0
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL", "0") != "0"
 DATABASES = {"sqlite": "sqlite3", "postgres": "postgresql", "mariadb": "mysql"}
 PROGRAMS = {"node": ("node", "npm"), "browser": ("node", "npm", "chromium")}
@@ -31,6 +32,13 @@ def _engine_ends_before_its_database(django_db_setup: None) -> Generator[None]:
     yield
     if (engine := sys.modules.get("django_pydantic_agent.runs.engine")) is not None:
         engine.stop_engine()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    """Have the runs of a test end before its tables are emptied, which locks what they still write to."""
+    if (engine := sys.modules.get("django_pydantic_agent.runs.engine")) is not None:
+        engine.drain_engine(GRACE_SECONDS)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -254,10 +254,10 @@ def get_engine() -> Engine:
         return _engine
 
 
-def drain_engine() -> None:
-    """Drain this process's engine, if it has one, within SHUTDOWN_GRACE_SECONDS."""
+def drain_engine(grace_seconds: float | None = None) -> None:
+    """Drain this process's engine, if it has one, within SHUTDOWN_GRACE_SECONDS or `grace_seconds`."""
     if _engine is not None:
-        _engine.drain(agent_settings.SHUTDOWN_GRACE_SECONDS)
+        _engine.drain(agent_settings.SHUTDOWN_GRACE_SECONDS if grace_seconds is None else grace_seconds)
 
 
 def stop_engine() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from django.db import models
+from django.db import connections, models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from pydantic_core import to_json
 
@@ -41,12 +41,9 @@ def insert(
     """
     if not rows:
         return
-    quote = connection.ops.quote_name
-    names = ", ".join(map(quote, columns))
-    placeholders = {**_placeholders(connection.vendor, model), **(computed or {})}
-    values = "(" + ", ".join(map(placeholders.__getitem__, columns)) + ")"
-    start = f"INSERT INTO {quote(model._meta.db_table)} ({names}) VALUES "  # noqa: S608
-    end = _on_conflict(connection, update, unique) if update else ""
+    start, values, end = _statement(
+        connection.alias, model, tuple(columns), tuple(update), tuple(unique), tuple((computed or {}).items())
+    )
     with connection.cursor() as cursor:
         for batch in _batches(rows, _row_limit(connection, len(columns)), _byte_limit(connection)):
             parameters = [value for row in batch for value in row]
@@ -60,7 +57,13 @@ def as_json(value: Any) -> str:
 
 def row_size(row: Row) -> int:
     """Return about how many bytes a row takes."""
-    return ROW_BYTES + sum(_size(value) for value in row if isinstance(value, bytes | str))
+    size = ROW_BYTES
+    for value in row:
+        if isinstance(value, str):
+            size += len(value) if value.isascii() else len(value.encode(errors="replace"))
+        elif isinstance(value, bytes):
+            size += len(value)
+    return size
 
 
 def pieces(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -69,17 +72,29 @@ def pieces(data: bytes) -> Iterator[tuple[int, bytes]]:
         yield number, data[start : start + MAX_BYTES]
 
 
-def _size(value: bytes | str) -> int:
-    return len(value) if isinstance(value, bytes) or value.isascii() else len(value.encode(errors="replace"))
-
-
 @cache
-def _placeholders(vendor: str, model: type[models.Model]) -> dict[str, str]:
-    binary = "_binary %s" if vendor == "mysql" else "%s"
-    return {
+def _statement(
+    alias: str,
+    model: type[models.Model],
+    columns: tuple[str, ...],
+    update: tuple[str, ...],
+    unique: tuple[str, ...],
+    computed: tuple[tuple[str, str], ...],
+) -> tuple[str, str, str]:
+    """Return what an INSERT begins with, the placeholders of one row, and what it ends with."""
+    connection = connections[alias]
+    quote = connection.ops.quote_name
+    binary = "_binary %s" if connection.vendor == "mysql" else "%s"
+    placeholders = {
         str(field.column): binary if isinstance(field, models.BinaryField) else "%s"
         for field in model._meta.local_fields
-    }
+    } | dict(computed)
+    names = ", ".join(map(quote, columns))
+    return (
+        f"INSERT INTO {quote(model._meta.db_table)} ({names}) VALUES ",  # noqa: S608
+        "(" + ", ".join(map(placeholders.__getitem__, columns)) + ")",
+        _on_conflict(connection, update, unique) if update else "",
+    )
 
 
 def _row_limit(connection: BaseDatabaseWrapper, width: int) -> int:
