@@ -4,10 +4,9 @@ import time
 from collections.abc import Sequence
 
 from ag_ui.core import PROTOCOL_VERSION, Message, RunAgentInput, RunStartedEvent
-from pydantic_core import to_json
 
 from django_pydantic_agent.log.accept import new_messages
-from django_pydantic_agent.log.frames import encode, storable_value
+from django_pydantic_agent.log.frames import encode
 from django_pydantic_agent.runs.plan import RunPlan
 from django_pydantic_agent.runs.rebuild import kept_request
 from django_pydantic_agent.stores.base import NewRun
@@ -24,7 +23,7 @@ def new_run(plan: RunPlan) -> NewRun:
         run_id=run_input.run_id,
         thread_id=run_input.thread_id,
         server=plan.config.server,
-        input=_stored_input(run_input),
+        input=encode(run_input),
         digest=plan.digest,
         protocol=plan.protocol,
         message_ids=[message.id for message in run_input.messages],
@@ -61,7 +60,3 @@ def _run_started(plan: RunPlan, accepted: Sequence[Message], revision: int | Non
             forwarded_props={},
         ),
     )
-
-
-def _stored_input(run_input: RunAgentInput) -> bytes:
-    return to_json(storable_value(run_input.model_dump(mode="json", by_alias=True)))
