@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 from pydantic_ai import RunContext
-from pydantic_ai.capabilities import UseThreadExecutor, WrapToolExecuteHandler
+from pydantic_ai.capabilities import AbstractCapability, WrapToolExecuteHandler
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import ToolDefinition
 
@@ -128,8 +128,8 @@ class RunThread(ThreadSensitiveContext):
 
 
 @dataclass
-class ToolConnections(UseThreadExecutor):
-    """Run one run's sync tools on `executor`, and keep no connection open for its async tools once they have ended."""
+class ToolConnections(AbstractCapability[Any]):
+    """Keep no connection open in the run's own thread for its async tools once they have ended."""
 
     thread: RunThread | None = field(default=None, kw_only=True)
     _running: int = field(default=0, init=False, repr=False)

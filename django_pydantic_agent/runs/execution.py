@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, aclosing
 from typing import Any, cast
 
 from ag_ui.core import BaseEvent, EventType
-from pydantic_ai import CancellationToken
+from pydantic_ai import Agent, CancellationToken
 from pydantic_ai.messages import ModelMessage
 
 from django_pydantic_agent.agents.tools import RunThread
@@ -132,16 +132,18 @@ class Execution:
         refused = _RUN_LEVEL if self._turn is None else _THREAD_LEVEL
         chunks = Chunks()
         stream = adapter.run_stream(cancellation_token=self._token, **prepared.arguments)
-        async with aclosing(cast("AsyncGenerator[BaseEvent]", stream)) as events:
-            async for event in events:
-                if event.type in refused:
-                    logger.warning("Run %r: a tool may not send a %s event.", self.run_id, event.type.value)
-                    continue
-                for part in chunks.expand(event):
-                    call_ids.apply(part)
-                    self._emit(part)
-                if self._journal.is_full or self._journal.failure is not None:
-                    await self._journal.settled()
+        events = cast("AsyncGenerator[BaseEvent]", stream)
+        with Agent.using_thread_executor(self._preparation.threads):
+            async with aclosing(events):
+                async for event in events:
+                    if event.type in refused:
+                        logger.warning("Run %r: a tool may not send a %s event.", self.run_id, event.type.value)
+                        continue
+                    for part in chunks.expand(event):
+                        call_ids.apply(part)
+                        self._emit(part)
+                    if self._journal.is_full or self._journal.failure is not None:
+                        await self._journal.settled()
         await self._journal.settled()
         return outcome_of(adapter.stream, call_ids, self._run, shutdown=self._stopped_by_shutdown)
 

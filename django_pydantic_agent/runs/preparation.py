@@ -16,11 +16,11 @@ from pydantic_ai.messages import ModelMessage
 
 from django_pydantic_agent.agents.build import build_agent
 from django_pydantic_agent.agents.deps import AgentDeps
-from django_pydantic_agent.agents.tools import RunThread, ToolConnections
+from django_pydantic_agent.agents.tools import RunThread
 from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.connections import patiently
 from django_pydantic_agent.exceptions import NotContinuable
-from django_pydantic_agent.runs.boundaries import Boundaries
+from django_pydantic_agent.runs.hooks import RunHooks
 from django_pydantic_agent.runs.plan import RunPlan
 from django_pydantic_agent.runs.recorder import Journal
 from django_pydantic_agent.runs.turn import RunTurn
@@ -53,17 +53,15 @@ class Preparation:
         step_store = await self.call(config.step_store)
         run_input, history = await self._past(step_store)
         capabilities = [_made(capability) for capability in config.capabilities]
-        capabilities.append(ToolConnections(self.threads, thread=self.own_thread))
-        if step_store is not None:
-            from django_pydantic_agent.stores.steps import persistence
+        hooks = RunHooks(thread=self.own_thread, reached=None if self.turn is None else self.reached)
+        if step_store is None:
+            capabilities.append(hooks)
+        else:
+            from django_pydantic_agent.runs.steps import with_steps
 
-            history_kept = None if self.turn is None else self.turn.history
-            step_store, capability = persistence(
-                step_store, self.journal, history=history_kept, parent=self.plan.source
-            )
-            capabilities.append(capability)
-        if self.turn is not None:
-            capabilities.append(Boundaries(self.reached))
+            kept = None if self.turn is None else self.turn.history
+            step_store, recording = with_steps(hooks, step_store, self.journal, history=kept, parent=self.plan.source)
+            capabilities += recording
         model = await self.call(config.model_for_request) or config.model
         instructions = await self.call(config.instructions_for_request) or config.instructions
         arguments = {

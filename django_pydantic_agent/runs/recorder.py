@@ -27,7 +27,7 @@ IDLE_PAUSE_PER_COMMIT = 5.0
 BUSY_PAUSE_PER_COMMIT = 40.0
 LONGEST_PAUSE = 0.1
 # The time over which it is judged how busy the process is, in seconds.
-LOAD_SECONDS = 0.1
+LOAD_SECONDS = 0.02
 
 FIRST_RETRY = 0.05
 LONGEST_RETRY = 1.0

@@ -1,43 +1,88 @@
-"""The harness's StepPersistence for one run of the engine."""
+"""The harness's StepPersistence for stores that serialise what they are given before they return."""
 
+from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from inspect import unwrap
+from operator import is_
 from typing import Any
 
+from pydantic_ai import CallToolsNode, ModelRequestNode
+from pydantic_ai.capabilities.abstract import AgentNode, NodeResult
 from pydantic_ai.messages import ModelMessage
-from pydantic_ai_harness.step_persistence import ContinuableSnapshot, SnapshotState, StepPersistence
-
-from django_pydantic_agent.stores.base import RunHistory, StoredRun
-
-
-def persistence(
-    store: Any, journal: Any, *, history: RunHistory | None, parent: StoredRun | None
-) -> tuple[Any, StepPersistence[Any]]:
-    """Return the run's handle on `store` and the capability that writes to it.
-
-    A store that can record through the engine serialises what is new before it returns, so nothing is copied for it; it
-    shares what `history` keeps of the run.
-    """
-    parent_run_id = parent.run_id if parent else None
-    if hasattr(store, "recording"):
-        store = store.recording(journal, history)
-        made: type[StepPersistence[Any]] = UncopiedStepPersistence
-    else:
-        made = StepPersistence
-    capability = made(store=store, run_id=journal.run_id, parent_run_id=parent_run_id, capture_frontier=True)
-    return store, capability
+from pydantic_ai.models import ModelRequestContext
+from pydantic_ai.tools import RunContext
+from pydantic_ai_harness.step_persistence import ContinuableSnapshot, SnapshotState, StepPersistence, is_provider_valid
 
 
 @dataclass
 class UncopiedStepPersistence(StepPersistence[Any]):
-    """Hands the store the messages themselves, where StepPersistence copies the whole history twice per snapshot."""
+    """Records what StepPersistence does, at a cost that does not grow with the history.
+
+    It hands the store the messages themselves, where StepPersistence copies the whole history twice per snapshot. It
+    looks for open calls in new messages only, saves the history before a request only where that differs from what was
+    saved behind the tools, and announces no snapshot in the stream.
+    """
 
     # As they are without the wrapper for durable executors, which inspects a signature on each call.
     _append_event = unwrap(StepPersistence._append_event)
     _record_tool_effect = unwrap(StepPersistence._record_tool_effect)
     _finish_tool_effect = unwrap(StepPersistence._finish_tool_effect)
+
+    _settled: Sequence[ModelMessage] = field(default=(), init=False, repr=False)
+
+    async def before_model_request(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        self._stash_live_history(ctx)
+        if not _are_same(self._settled, ctx.messages):
+            await self._save_frontier(ctx, list(ctx.messages))
+        await self._record_event(ctx, kind="model_request_started")
+        return request_context
+
+    async def after_node_run(
+        self, ctx: RunContext[Any], *, node: "AgentNode[Any]", result: "NodeResult[Any]"
+    ) -> "NodeResult[Any]":
+        self._stash_live_history(ctx)
+        if isinstance(node, ModelRequestNode):
+            await self._save_frontier(ctx, list(ctx.messages))
+        elif isinstance(node, CallToolsNode):
+            returned = [result.request] if isinstance(result, ModelRequestNode) else []
+            messages = [*ctx.messages, *returned]
+            if self._is_settled(messages):
+                await self._save_continuable_snapshot(ctx, messages, ctx.run_step)
+        return result
+
+    def _is_settled(self, messages: list[ModelMessage]) -> bool:
+        """Return whether every call in the history has its result."""
+        known = len(self._settled)
+        begins_alike = known <= len(messages) and _are_same(self._settled, messages[:known])
+        if is_provider_valid(messages[known:] if begins_alike else messages):
+            self._settled = messages
+            return True
+        return False
+
+    async def _save_frontier(self, ctx: RunContext[Any], messages: list[ModelMessage]) -> None:
+        state: SnapshotState = "complete" if self._is_settled(messages) else "interrupted"
+        await self._save_continuable_snapshot(ctx, messages, ctx.run_step, state)
+
+    async def _save_continuable_snapshot(
+        self,
+        ctx: RunContext[Any],
+        messages: list[ModelMessage],
+        step_index: int,
+        state: SnapshotState = "complete",
+    ) -> None:
+        await self._save_snapshot(
+            run_id=self._effective_run_id(ctx),
+            step_index=step_index,
+            messages=messages,
+            conversation_id=ctx.conversation_id,
+            parent_run_id=self.parent_run_id,
+            agent_name=self.agent_name,
+            state=state,
+        )
 
     async def _save_snapshot(
         self,
@@ -68,6 +113,11 @@ class UncopiedStepPersistence(StepPersistence[Any]):
         # Only the last message is still changed after a snapshot, so a copy of that one shows whether there is news.
         self._last_snapshot_messages = [*messages[:-1], *map(_copied, messages[-1:])]
         self._last_snapshot_step = step_index
+
+
+def _are_same(first: Sequence[ModelMessage], second: Sequence[ModelMessage]) -> bool:
+    """Return whether both hold the same message objects."""
+    return len(first) == len(second) and all(map(is_, first, second))
 
 
 def _copied(message: ModelMessage) -> ModelMessage:

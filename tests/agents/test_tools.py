@@ -108,10 +108,11 @@ def run_agent(agent: Agent, turns: list[list[ToolCall]], threads: ToolThreads, t
     """Run the agent as the local executor does, and return what the tools of its last turn gave back."""
 
     async def main() -> str:
-        async with thread or RunThread():
-            return (await agent.run("go", model=model, capabilities=[capability])).output
+        with Agent.using_thread_executor(threads):
+            async with thread or RunThread():
+                return (await agent.run("go", model=model, capabilities=[capability])).output
 
-    capability = ToolConnections(threads, thread=thread)
+    capability = ToolConnections(thread=thread)
     model = ScriptedModel([*turns, results])
     return asyncio.run(main())
 
@@ -242,8 +243,8 @@ def run_in_caller(turns: list[list[ToolCall]]) -> str:
     """Run `make_agent()` as the immediate executor does."""
 
     async def main() -> str:
-        result = await make_agent().run("go", model=model, capabilities=[ToolConnections(CallerThread())])
-        return result.output
+        with Agent.using_thread_executor(CallerThread()):
+            return (await make_agent().run("go", model=model)).output
 
     model = ScriptedModel([*turns, results])
     return async_to_sync(main)()

@@ -1,0 +1,56 @@
+"""What the engine does inside a run's agent, in one capability.
+
+pydantic-ai hands every hook, and every event of the stream, through each capability of a run, so several would cost a
+run of many steps several times as much.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic_ai import CallToolsNode, ModelRequestNode
+from pydantic_ai.capabilities.abstract import AgentNode, NodeResult
+from pydantic_ai.messages import ModelMessage
+from pydantic_ai.models import ModelRequestContext
+from pydantic_ai.run import AgentRunResult
+from pydantic_ai.tools import RunContext
+
+from django_pydantic_agent.agents.tools import ToolConnections
+
+
+@dataclass
+class RunHooks(ToolConnections):
+    """Keeps no connection open behind tools, and calls `reached` at the points from which the run could be continued.
+
+    These are before each model request, after each response and after each batch of tools. `reached` is given the
+    model's history: a new list at each call, but the run's own messages, the last of which is still stamped afterwards.
+    """
+
+    reached: Callable[[list[ModelMessage]], None] | None = field(default=None, kw_only=True)
+    id: str | None = field(default="django_pydantic_agent_run", kw_only=True)
+
+    async def before_model_request(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        request_context = await super().before_model_request(ctx, request_context)
+        if self.reached is not None:
+            self.reached(list(ctx.messages))
+        return request_context
+
+    async def after_node_run(
+        self, ctx: RunContext[Any], *, node: "AgentNode[Any]", result: "NodeResult[Any]"
+    ) -> "NodeResult[Any]":
+        result = await super().after_node_run(ctx, node=node, result=result)
+        if self.reached is not None and isinstance(node, CallToolsNode | ModelRequestNode):
+            # The results of tools are only in the request to come.
+            results = (
+                [result.request] if isinstance(node, CallToolsNode) and isinstance(result, ModelRequestNode) else []
+            )
+            self.reached([*ctx.messages, *results])
+        return result
+
+    async def after_run(self, ctx: RunContext[Any], *, result: AgentRunResult[Any]) -> AgentRunResult[Any]:
+        result = await super().after_run(ctx, result=result)
+        if self.reached is not None:
+            self.reached(result.all_messages())
+        return result

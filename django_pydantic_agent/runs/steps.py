@@ -1,0 +1,37 @@
+"""The harness's step persistence for one run of the engine."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai_harness.step_persistence import StepPersistence
+
+from django_pydantic_agent.runs.hooks import RunHooks
+from django_pydantic_agent.stores.base import RunHistory, StoredRun
+from django_pydantic_agent.stores.steps import UncopiedStepPersistence
+
+
+@dataclass
+class RecordedRunHooks(RunHooks, UncopiedStepPersistence):
+    """The hooks of the engine and those that record steps, in one capability."""
+
+    id: str | None = field(default="step_persistence", kw_only=True)
+
+
+def with_steps(
+    hooks: RunHooks, store: Any, journal: Any, *, history: RunHistory | None, parent: StoredRun | None
+) -> tuple[Any, list[AbstractCapability[Any]]]:
+    """Return the run's handle on `store`, and the capabilities that do what `hooks` does and write to it.
+
+    A store that can record through the engine serialises what is new before it returns, so nothing is copied for it; it
+    shares what `history` keeps of the run.
+    """
+    about = {
+        "run_id": journal.run_id,
+        "parent_run_id": parent.run_id if parent else None,
+        "capture_frontier": True,
+    }
+    if not hasattr(store, "recording"):
+        return store, [hooks, StepPersistence(store=store, **about)]
+    store = store.recording(journal, history)
+    return store, [RecordedRunHooks(store=store, thread=hooks.thread, reached=hooks.reached, **about)]
