@@ -104,7 +104,8 @@ class Ending:
     """How a run ends, and the maker of its terminal frame, which is written together with it.
 
     `pending_calls` are the ids of the frontend tool calls that wait for the client's results. `unresolved` is the
-    reason to note for tool effects that have no outcome, empty where there is none to give.
+    reason to note for tool effects that have no outcome, empty where there is none to give. `folded` is kept as
+    `RunStore.keep_fold` keeps it.
     """
 
     status: RunStatus
@@ -116,6 +117,19 @@ class Ending:
     usage: dict[str, int] | None = None
     timing: dict[str, Any] | None = None
     unresolved: str = ""
+    folded: Sequence[bytes] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptFold:
+    """Frames of the preamble of an ended run, so far as they are kept beside its log, and the last seq of that.
+
+    There are none while the run is live. In a thread, a run has ended with the frame of its state; the messages are the
+    thread's. A log that was pruned has left all that is missing otherwise.
+    """
+
+    frames: Sequence[bytes]
+    last_seq: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -260,6 +274,18 @@ class RunStore(Protocol):
 
     def input(self, key: int) -> bytes:
         """Return the accepted input that the run was created with; raises `RunNotFound`."""
+        ...
+
+    def request(self, key: int) -> dict[str, Any] | None:
+        """Return what `NewRun.request` was; raises `RunNotFound`."""
+        ...
+
+    def folded(self, key: int) -> KeptFold:
+        """Return what is kept of the run beside its log; raises `RunNotFound`."""
+        ...
+
+    def keep_fold(self, key: int, frames: Sequence[bytes]) -> None:
+        """Keep frames of an ended run's preamble in place of those that are kept."""
         ...
 
     def history(self, key: int) -> RunHistory:

@@ -5,12 +5,21 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from django_pydantic_agent.exceptions import InvalidInput, LeaseLost, RunIdTaken, RunNotFound
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import RunStatus
-from django_pydantic_agent.stores.base import LedgerChange, NewRun, RunPage, RunQuery, RunStore, RunWrite, StoredRun
+from django_pydantic_agent.stores.base import (
+    KeptFold,
+    LedgerChange,
+    NewRun,
+    RunPage,
+    RunQuery,
+    RunStore,
+    RunWrite,
+    StoredRun,
+)
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage
@@ -26,7 +35,9 @@ class _Entry:
     run: StoredRun
     input: bytes
     message_ids: list[str]
+    request: dict[str, Any] | None
     frames: list[bytes] = field(default_factory=list)
+    folded: Sequence[bytes] = ()
     parent: int | None = None
     start: "list[ModelMessage]" = field(default_factory=list)
     end: "list[ModelMessage]" = field(default_factory=list)
@@ -63,7 +74,8 @@ class MemoryRunStore(RunStore):
                 started_at=datetime.now(UTC),
                 parent_run_id=new.parent.run_id if new.parent else None,
             )
-            entry = _Entry(run, new.input, list(new.message_ids), parent=new.parent.key if new.parent else None)
+            parent = new.parent.key if new.parent else None
+            entry = _Entry(run, new.input, list(new.message_ids), new.request, parent=parent)
             entry.frames.append(new.first_frame(new.accept_turn(run.key)))
             self._entries[run.key] = entry
             if name is not None:
@@ -93,10 +105,20 @@ class MemoryRunStore(RunStore):
         return RunPage(runs)
 
     def input(self, key: int) -> bytes:
+        return self._entry(key).input
+
+    def request(self, key: int) -> dict[str, Any] | None:
+        return self._entry(key).request
+
+    def folded(self, key: int) -> KeptFold:
         with self._lock:
-            if key not in self._entries:
-                raise RunNotFound
-            return self._entries[key].input
+            entry = self._entry(key)
+            return KeptFold(frames=entry.folded, last_seq=entry.run.last_seq)
+
+    def keep_fold(self, key: int, frames: Sequence[bytes]) -> None:
+        with self._lock:
+            if key in self._entries:
+                self._entries[key].folded = list(frames)
 
     def history(self, key: int) -> "_History":
         return _History(self._entries, self._entries[key])
@@ -157,6 +179,12 @@ class MemoryRunStore(RunStore):
                     del self._names[run.owner, run.scope, run.run_id]
             del self._ended[:-ENDED_RUNS]
 
+    def _entry(self, key: int) -> _Entry:
+        with self._lock:
+            if key not in self._entries:
+                raise RunNotFound
+            return self._entries[key]
+
     def _commit(self, write: RunWrite) -> Exception | None:
         entry = self._entries[write.key]
         run = entry.run
@@ -172,6 +200,7 @@ class MemoryRunStore(RunStore):
             changed = replace(changed, status=RunStatus.RUNNING)
         if write.ending is not None:
             entry.message_ids += write.ending.message_ids
+            entry.folded = list(write.ending.folded)
             changed = replace(
                 changed,
                 status=write.ending.status,

@@ -16,10 +16,17 @@ from django_pydantic_agent.contrib.store.changes import EffectRecorded, EventApp
 from django_pydantic_agent.contrib.store.models import Run, RunFrames, StepEvent, ToolEffect
 from django_pydantic_agent.contrib.store.records import effect_row, event_row
 from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore, new_row
-from django_pydantic_agent.exceptions import InvalidInput, LeaseLost, RunIdTaken, StoreUnavailable, UnstorableWrite
+from django_pydantic_agent.exceptions import (
+    InvalidInput,
+    LeaseLost,
+    RunIdTaken,
+    RunNotFound,
+    StoreUnavailable,
+    UnstorableWrite,
+)
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import RunStatus
-from django_pydantic_agent.stores.base import RunQuery, RunWrite, StoredRun
+from django_pydantic_agent.stores.base import KeptFold, RunQuery, RunWrite, StoredRun
 from django_pydantic_agent.testing.step_store import effect, event
 from tests.store.factories import ending, new_run
 
@@ -429,6 +436,37 @@ class TestPage:
         with django_assert_num_queries(1):
             page = store.page(owner=ADA, scope="", query=RunQuery())
         assert [run.unresolved_effects for run in page.runs] == [number % 3 for number in range(30)][::-1]
+
+
+class TestFold:
+    STATE, REST = b'{"type":"STATE_SNAPSHOT","snapshot":{"name":"\\u00e9\xc3\xa9"}}', b'{"type":"RUN_FINISHED"}'
+
+    def test_what_is_folded_at_the_end_is_written_with_it(self, store):
+        run = create(store)
+        assert store.folded(run.key) == KeptFold(frames=(), last_seq=1)
+        assert store.commit([write(run, 2, b"a", begins=True, ending=ending(folded=[self.STATE]))]) == [None]
+        assert store.folded(run.key) == KeptFold(frames=[self.STATE], last_seq=3)
+
+    def test_a_fold_replaces_the_one_before(self, store):
+        run = create(store)
+        store.commit([write(run, 2, begins=True, ending=ending(folded=[self.STATE]))])
+        store.keep_fold(run.key, [self.STATE, self.REST])
+        assert store.folded(run.key).frames == [self.STATE, self.REST]
+
+    def test_nothing_is_folded_of_a_live_run(self, store):
+        run = create(store)
+        store.keep_fold(run.key, [self.STATE])
+        assert store.folded(run.key).frames == ()
+
+    def test_what_a_run_was_asked_for_comes_back(self, store):
+        request = {"thread": {"knows_newest": False}}
+        assert store.request(create(store, request=request).key) == request
+        assert store.request(create(store, "other").key) is None
+
+    def test_there_is_none_of_a_run_that_is_gone(self, store):
+        for read_gone in (store.folded, store.request, store.input):
+            with pytest.raises(RunNotFound):
+                read_gone(-1)
 
 
 class TestTidy:

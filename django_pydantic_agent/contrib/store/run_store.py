@@ -27,7 +27,7 @@ from django_pydantic_agent.exceptions import LeaseLost, RunIdTaken, RunNotFound,
 from django_pydantic_agent.log.frames import storable, storable_value
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import LIVE, RunStatus, sources_of
-from django_pydantic_agent.stores.base import Ending, NewRun, RunPage, RunQuery, RunWrite, StoredRun
+from django_pydantic_agent.stores.base import Ending, KeptFold, NewRun, RunPage, RunQuery, RunWrite, StoredRun
 
 if TYPE_CHECKING:
     from django_pydantic_agent.contrib.store.leases import DatabaseRunLeases
@@ -161,10 +161,22 @@ class DatabaseRunStore:
         return RunPage(page, cursors.text(page[-1].key) if len(rows) > len(page) else None)
 
     def input(self, key: int) -> bytes:
-        try:
-            return bytes(self._runs.values_list("input", flat=True).get(pk=key))
-        except Run.DoesNotExist:
-            raise RunNotFound from None
+        return bytes(self._column(key, "input"))
+
+    def request(self, key: int) -> dict[str, Any] | None:
+        request: dict[str, Any] | None = self._column(key, "request")
+        return request
+
+    def folded(self, key: int) -> KeptFold:
+        row = self._runs.filter(pk=key).values_list("folded", "last_seq").first()
+        if row is None:
+            raise RunNotFound
+        data, last_seq = bytes(row[0]), row[1]
+        return KeptFold(frames=zlib.decompress(data).split(b"\n") if data else (), last_seq=last_seq)
+
+    def keep_fold(self, key: int, frames: Sequence[bytes]) -> None:
+        with within_packets(self._alias):
+            self._runs.filter(pk=key).exclude(status__in=LIVE).update(folded=zlib.compress(b"\n".join(frames)))
 
     def history(self, key: int) -> "DatabaseRunHistory":
         # Not imported above: the checks of a project load no pydantic-ai.
@@ -249,6 +261,12 @@ class DatabaseRunStore:
     @property
     def _runs(self) -> RunQuerySet:
         return Run.objects.using(self._alias)
+
+    def _column(self, key: int, name: str) -> Any:
+        try:
+            return self._runs.values_list(name, flat=True).get(pk=key)
+        except Run.DoesNotExist:
+            raise RunNotFound from None
 
     @staticmethod
     def _stored(runs: RunQuerySet, owner: Owner) -> Iterator[StoredRun]:
@@ -393,6 +411,7 @@ def _ending_columns(ending: Ending) -> dict[str, Any]:
         "output_message_ids": as_json(list(ending.message_ids)),
         "usage": None if ending.usage is None else as_json(ending.usage),
         "timing": None if ending.timing is None else as_json(ending.timing),
+        "folded": zlib.compress(b"\n".join(ending.folded)) if ending.folded else b"",
     }
 
 

@@ -77,6 +77,8 @@ class Run(models.Model):
     interrupts = models.JSONField(_("interrupts"), default=list)
     usage = models.JSONField(_("usage"), null=True)
     timing = models.JSONField(_("timing"), null=True)
+    # Frames of the preamble of an ended run, one per line, compressed; see `KeptFold`.
+    folded = models.BinaryField(default=b"")
     created_at = InstantField(_("started"))
     finished_at = InstantField(_("finished"), null=True)
 
