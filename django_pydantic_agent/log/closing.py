@@ -43,6 +43,9 @@ _CLOSES: dict[str, tuple[str, str]] = {
     EventType.SUBAGENT_FINISHED: ("subagent", "subagentRunId"),
     EventType.SUBAGENT_ERROR: ("subagent", "subagentRunId"),
 }
+BRACKETS = frozenset({*_OPENS, *_CLOSES, EventType.TOOL_CALL_RESULT})
+"""The events of which `OpenItems` keeps account."""
+
 _ENDINGS: dict[str, Callable[[str, str | None], BaseEvent]] = {
     "text": lambda name, owner: TextMessageEndEvent(message_id=name, subagent_run_id=owner),
     "reasoning": lambda name, owner: ReasoningEndEvent(message_id=name, subagent_run_id=owner),

@@ -14,8 +14,6 @@ JsonObject: TypeAlias = dict[str, Any]
 RUN_LEVEL = frozenset({EventType.RUN_STARTED, EventType.RUN_FINISHED, EventType.RUN_ERROR})
 """The events that begin and end a run, which the engine alone may send."""
 
-_TERMINAL = tuple(b'{"type":"%s"' % kind.value.encode() for kind in (EventType.RUN_FINISHED, EventType.RUN_ERROR))
-
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _NUL_ESCAPE = "\\u0000"
@@ -54,6 +52,14 @@ def encode(model: BaseModel) -> bytes:
     except (PydanticSerializationError, UnicodeEncodeError):
         pass
     return _encode_data(model.model_dump(by_alias=True))
+
+
+def frame_starts(*types: str) -> tuple[bytes, ...]:
+    """Return what the frames of events of these types start with."""
+    return tuple(b'{"type":"%s"' % EventType(kind).value.encode() for kind in types)
+
+
+_TERMINAL = frame_starts(EventType.RUN_FINISHED, EventType.RUN_ERROR)
 
 
 def is_terminal(frame: bytes) -> bool:

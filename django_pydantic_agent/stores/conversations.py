@@ -141,6 +141,20 @@ class TurnGround:
     state: Any = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadSoFar:
+    """The branch of a run up to the run's own messages, as it was at one moment.
+
+    `messages` have the run's events up to `applied_seq` in them. `state` is that of the thread, with the run's events
+    up to `state_seq`, 0 where the run has not written it.
+    """
+
+    messages: Sequence["JsonObject"]
+    applied_seq: int
+    state: Any
+    state_seq: int
+
+
 class ConversationStore(Protocol):
     """Where threads are kept. Synchronous, thread-safe; each method sees the rows of one owner only.
 
@@ -194,6 +208,10 @@ class ConversationStore(Protocol):
 
     def transcript(self, *, run: int) -> Sequence["JsonObject"]:
         """Return the messages of the branch of `run` up to its own, also where a later run has replaced them."""
+        ...
+
+    def so_far(self, *, run: int) -> ThreadSoFar:
+        """Return what `transcript` returns, and how far it has come; also while the run goes on."""
         ...
 
     def save(self, saved: TurnSave) -> None:

@@ -23,6 +23,7 @@ from django_pydantic_agent.stores.conversations import (
     ThreadPage,
     ThreadQuery,
     ThreadRow,
+    ThreadSoFar,
     TurnGround,
     TurnSave,
     TurnStart,
@@ -347,11 +348,21 @@ class MemoryConversationStore(ConversationStore):
             )
 
     def transcript(self, *, run: int) -> "Sequence[JsonObject]":
+        return self.so_far(run=run).messages
+
+    def so_far(self, *, run: int) -> ThreadSoFar:
         with self._kept.lock:
             thread = self._of_run(run)
             end = (thread.runs[run].turn, run)
-            until = [thread.messages[key] for key in thread.keys if key[:2] <= end]
-            return [from_json(row.body) for row in until if row.superseded_by is None or row.superseded_by > run]
+            until = [(key, thread.messages[key]) for key in thread.keys if key[:2] <= end]
+            rows = [(key, row) for key, row in until if row.superseded_by is None or row.superseded_by > run]
+            state_seq = thread.state_of[1] if thread.state_of[0] == run else 0
+            return ThreadSoFar(
+                messages=[from_json(row.body) for _, row in rows],
+                applied_seq=max([1, state_seq, *(row.through_seq for key, row in rows if key[1] == run)]),
+                state=from_json(thread.state),
+                state_seq=state_seq,
+            )
 
     def save(self, saved: TurnSave) -> None:
         with self._kept.lock:

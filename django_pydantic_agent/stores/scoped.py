@@ -10,6 +10,7 @@ from django_pydantic_agent.stores.conversations import (
     StoredThread,
     ThreadPage,
     ThreadQuery,
+    ThreadSoFar,
     TurnGround,
     TurnSave,
     TurnStart,
@@ -189,6 +190,9 @@ class ScopedConversationStore(ConversationStore):
 
     def transcript(self, *, run: int) -> "Sequence[JsonObject]":
         return self._store.transcript(run=run)
+
+    def so_far(self, *, run: int) -> ThreadSoFar:
+        return self._store.so_far(run=run)
 
     def save(self, saved: TurnSave) -> None:
         self._store.save(saved)

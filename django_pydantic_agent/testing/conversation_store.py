@@ -495,6 +495,22 @@ class ConversationStoreConformance:
         assert ids_of(store.transcript(run=second)) == ["u1", "a1", "u2"]
         assert ids_of(store.transcript(run=first)) == ["u1", "a1"]
 
+    def test_a_run_has_come_as_far_as_it_was_saved(self) -> None:
+        store = self.make_store()
+        first = self.turn(store, "u1", "a1")
+        run = self.accept(store, said("u2"))
+        so_far = store.so_far(run=run)
+        assert (ids_of(so_far.messages), so_far.applied_seq) == (["u1", "a1", "u2"], 1)
+        assert (so_far.state, so_far.state_seq) == (None, 0)
+        self.save(store, run, (1, answer("a2")), seq=7, has_state=True, state={"n": 1})
+        self.save(store, run, (2, answer("a3")), seq=9)
+        so_far = store.so_far(run=run)
+        assert (ids_of(so_far.messages), so_far.applied_seq) == (["u1", "a1", "u2", "a2", "a3"], 9)
+        assert (so_far.state, so_far.state_seq) == ({"n": 1}, 7)
+        self.save(store, run, seq=11, has_state=True, state={"n": 2})
+        assert store.so_far(run=run).applied_seq == 11
+        assert store.so_far(run=first).state_seq == 0
+
     def test_it_says_which_runs_a_thread_holds(self) -> None:
         store = self.make_store()
         run = self.turn(store, "u1", "a1")

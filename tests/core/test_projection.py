@@ -1,7 +1,5 @@
 import json
 import math
-import subprocess
-from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -9,85 +7,24 @@ import pytest
 from ag_ui.core import (
     ActivityDeltaEvent,
     ActivitySnapshotEvent,
-    BaseEvent,
     MessagesSnapshotEvent,
-    RunStartedEvent,
     StateDeltaEvent,
     StateSnapshotEvent,
     TextMessageContentEvent,
     TextMessageStartEvent,
     ToolCallStartEvent,
 )
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_ai import Agent, ModelRetry, ToolReturn
 
-from django_pydantic_agent.log.chunks import Chunks
 from django_pydantic_agent.log.frames import REPLACEMENT, encode
 from django_pydantic_agent.log.projection import Projection
 from django_pydantic_agent.testing.models import Failure, Reasoning, ScriptedModel, Text, ToolCall
 from tests.core.drawn_streams import chunk_streams, streams
+from tests.core.folding import drawn, frames_of, logged, projected, seen
 from tests.core.plans import events, plan
 from tests.core.streams import EARLIER, PICTURE, STARTED, STREAMS, Stream, call, result, run, text
-from tests.stock_client import NODE, install_clients
-
-drawn = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-
-
-class Client:
-    """The stock client, in a process that answers one stream after the other."""
-
-    def __init__(self) -> None:
-        install_clients()
-        self.process = subprocess.Popen(
-            ["node", "project_events.mjs"], cwd=NODE, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-
-    def answers(
-        self, stream: Stream, frames: Sequence[bytes], *, version: str = "1.0.0", every: bool = False
-    ) -> list[dict[str, Any]]:
-        """Return what the client holds after all frames, or with `every` after each number of them from one."""
-        job = {
-            "clientVersion": version,
-            "messages": list(stream.messages),
-            "state": stream.state,
-            "frames": [frame.decode() for frame in frames],
-            "every": every,
-        }
-        self.process.stdin.write(json.dumps(job) + "\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    started = Client()
-    yield started
-    started.process.stdin.close()
-    started.process.wait(30)
-    started.process.stdout.close()
-
-
-def logged(events: Sequence[BaseEvent]) -> list[list[bytes]]:
-    """Return the frames that the log gets for each event."""
-    chunks = Chunks()
-    return [[encode(part) for part in chunks.expand(event)] for event in events]
-
-
-def frames_of(stream: Stream) -> list[bytes]:
-    return [frame for frames in logged(stream.events) for frame in frames]
-
-
-def projected(stream: Stream, frames: Sequence[bytes]) -> Projection:
-    projection = Projection(stream.messages, state=stream.state)
-    for frame in frames:
-        projection.apply_frame(frame)
-    return projection
-
-
-def seen(projection: Projection) -> dict[str, Any]:
-    """Return what a client is to hold, in the form of its answer."""
-    return {"messages": projection.messages, "state": projection.state, "error": None}
 
 
 @pytest.mark.node
@@ -129,38 +66,6 @@ def test_chunks_add_up_to_what_the_client_makes_of_them_as_long_as_it_can(client
         for frame in frames:
             projection.apply_frame(frame)
         assert answer == seen(projection)
-
-
-def preamble(projection: Projection) -> list[bytes]:
-    """Return what a client that joins in the middle is told first."""
-    opening = [
-        RunStartedEvent(thread_id="t1", run_id="r1"),
-        StateSnapshotEvent(snapshot=projection.state),
-        MessagesSnapshotEvent(messages=projection.messages),
-        *projection.items.reopening(),
-    ]
-    return [encode(event) for event in opening]
-
-
-@pytest.mark.node
-@pytest.mark.parametrize("name", STREAMS)
-def test_who_joins_in_the_middle_and_is_told_what_is_open_ends_with_what_everybody_has(client, name):
-    frames = frames_of(STREAMS[name])
-    everybody = seen(projected(STREAMS[name], frames))
-    for seq in range(1, len(frames)):
-        before = projected(STREAMS[name], frames[:seq])
-        assert client.answers(Stream([]), [*preamble(before), *frames[seq:]]) == [everybody], seq
-
-
-@pytest.mark.node
-@drawn
-@given(stream=streams(losses=False), data=st.data())
-def test_who_joins_any_legal_run_in_the_middle_ends_with_what_everybody_has(client, stream, data):
-    frames = frames_of(stream)
-    seq = data.draw(st.integers(1, len(frames) - 1))
-    before = projected(stream, frames[:seq])
-    answers = client.answers(Stream([]), [*preamble(before), *frames[seq:]])
-    assert answers == [seen(projected(stream, frames))]
 
 
 @pytest.mark.node

@@ -228,6 +228,16 @@ class TestReading:
         assert results[0] is None
         assert all(isinstance(looks, int) for looks in results[1:]), results
 
+    def test_a_run_of_a_thread_that_does_not_come_to_rest_is_read_under_its_lock(self, runs, store, monkeypatch):
+        run = create(runs, store, start(store, said("u1")), "run")
+        read, torn = store._so_far, [None, None, None]
+        monkeypatch.setattr(store, "_so_far", lambda *args: torn.pop() if torn else read(*args))
+        with CaptureQueriesContext(connection) as queries:
+            assert ids_of(store.so_far(run=run.key).messages) == ["u1"]
+        assert torn == []
+        if connection.features.has_select_for_update:
+            assert "FOR UPDATE" in queries.captured_queries[1]["sql"]
+
     def test_a_thread_that_does_not_come_to_rest_is_read_under_its_lock(self, runs, store, monkeypatch):
         create(runs, store, start(store, said("u1")), "run")
         read, torn = store._read, [None, None, None]

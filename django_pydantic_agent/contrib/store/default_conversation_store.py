@@ -27,6 +27,7 @@ from django_pydantic_agent.stores.conversations import (
     ThreadPage,
     ThreadQuery,
     ThreadRow,
+    ThreadSoFar,
     TurnGround,
     TurnSave,
     TurnStart,
@@ -164,13 +165,18 @@ class DefaultConversationStore(ConversationStore):
         )
 
     def transcript(self, *, run: int) -> Sequence[JsonObject]:
-        row = self._runs.filter(pk=run).exclude(in_thread=None).values_list("in_thread", "turn").first()
-        if row is None:
-            raise ThreadNotFound
-        thread, turn = row
-        until = Q(turn__lt=turn) | Q(turn=turn, run__lte=run)
-        rows = self._all(thread).filter(until).exclude(superseded_by__lte=run)
-        return [message for _, message, _ in _messages(rows)]
+        return self.so_far(run=run).messages
+
+    def so_far(self, *, run: int) -> ThreadSoFar:
+        for _ in range(ATTEMPTS):
+            if (so_far := self._so_far(run)) is not None:
+                return so_far
+        with transaction.atomic(using=self._alias):
+            self._threads.filter(runs=run).select_for_update().values("pk").first()
+            so_far = self._so_far(run)
+        if so_far is None:
+            raise RuntimeError("a thread has changed while it was locked")
+        return so_far
 
     def save(self, saved: TurnSave) -> None:
         turns.save(saved, using=self._alias)
@@ -285,6 +291,27 @@ class DefaultConversationStore(ConversationStore):
             interrupts=row["open_interrupts"] if row["waiting_run"] is not None else [],
             superseded=self._named(replaced),
         )
+
+    def _so_far(self, run: int) -> ThreadSoFar | None:
+        """Return the branch of a run, None where somebody has written to the thread meanwhile."""
+        about = ("revision", "state_run", "state_seq", "state")
+        columns = ("in_thread", "turn", *(f"in_thread__{name}" for name in about))
+        row = self._runs.filter(pk=run).exclude(in_thread=None).values_list(*columns).first()
+        if row is None:
+            raise ThreadNotFound
+        thread, turn, *seen, state = row
+        applied_seq = state_seq = seen[2] if seen[1] == run else 0
+        until = Q(turn__lt=turn) | Q(turn=turn, run__lte=run)
+        messages: list[JsonObject] = []
+        for key, message, (_, through_seq, *now) in _messages(
+            self._all(thread).filter(until).exclude(superseded_by__lte=run)
+        ):
+            if now != seen:
+                return None
+            messages.append(message)
+            if key[1] == run:
+                applied_seq = max(applied_seq, through_seq)
+        return ThreadSoFar(messages=messages, applied_seq=max(applied_seq, 1), state=_state(state), state_seq=state_seq)
 
     def _named(self, replaced: dict[int, list[JsonObject]]) -> list[ReplacedMessages]:
         """Return the messages by the ids of the runs that replaced them, the newest first."""
