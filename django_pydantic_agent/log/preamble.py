@@ -11,6 +11,7 @@ from django_pydantic_agent.log.closing import BRACKETS
 from django_pydantic_agent.log.frames import JsonObject, encode, frame_starts, is_terminal
 from django_pydantic_agent.log.projection import Projection
 
+RUN_STARTED = frame_starts(EventType.RUN_STARTED)
 STATE_SNAPSHOT = frame_starts(EventType.STATE_SNAPSHOT)
 MESSAGES_SNAPSHOT = frame_starts(EventType.MESSAGES_SNAPSHOT)
 _STATE = frame_starts(EventType.STATE_SNAPSHOT, EventType.STATE_DELTA)
@@ -61,10 +62,6 @@ class LogFold:
             return Preamble([*opening, self.terminal], self.seq)
         return Preamble([*opening, *map(encode, self._projection.items.reopening())], self.seq)
 
-    @property
-    def messages(self) -> list[JsonObject]:
-        return self._projection.messages
-
 
 def state_frame(state: Any) -> bytes:
     """Return the snapshot of a state that has the form it has on the wire."""
@@ -74,6 +71,15 @@ def state_frame(state: Any) -> bytes:
 def opening_frames(started: bytes, *, state: bytes, messages: Sequence[JsonObject]) -> list[bytes]:
     """Return the first frame of a run, the snapshot of its state, and what brings a client to `messages`."""
     return [started, state, *_messages_frames(started, messages)]
+
+
+def messages_told(frames: Sequence[bytes]) -> list[JsonObject] | None:
+    """Return the messages that a preamble leaves a client with, None where it says nothing of them."""
+    for frame in reversed(frames):
+        if frame.startswith(MESSAGES_SNAPSHOT):
+            messages: list[JsonObject] = from_json(frame)["messages"]
+            return messages
+    return None
 
 
 def _messages_frames(started: bytes, messages: Sequence[JsonObject]) -> Iterator[bytes]:

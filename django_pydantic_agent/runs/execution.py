@@ -17,7 +17,9 @@ from django_pydantic_agent.exceptions import LeaseLost, ThreadNotFound
 from django_pydantic_agent.log.adapter import RunAdapter, ToolCallIds
 from django_pydantic_agent.log.chunks import Chunks
 from django_pydantic_agent.log.frames import bounded, encode, wire_form
+from django_pydantic_agent.log.preamble import state_frame
 from django_pydantic_agent.log.projection import Projection
+from django_pydantic_agent.runs.attach import put_to_rest
 from django_pydantic_agent.runs.live_log import LiveLog
 from django_pydantic_agent.runs.outcome import Outcome, cancelled, failed, outcome_of
 from django_pydantic_agent.runs.plan import RunPlan
@@ -60,6 +62,7 @@ class Execution:
         self._journal = recorder.open(plan.store, run, self.log, thread.conversation if thread else None)
         self._turn = RunTurn(thread, plan.store, run.key) if thread else None
         self._turn_saved = 0.0
+        self._has_begun_turn = False
         self._thread = RunThread() if own_thread else None
         self._preparation = Preparation(
             plan=plan,
@@ -116,9 +119,10 @@ class Execution:
         """Run the agent and return how it ended."""
         prepared = await self._preparation.prepare()
         accepted = () if self.plan.thread is None else self.plan.thread.start.messages
-        self._projection = Projection(accepted, state=wire_form(prepared.run_input.state))
+        state = prepared.run_input.state
+        self._projection = Projection(accepted, state=wire_form({} if state is None else state))
         if self._turn is not None:
-            state = prepared.run_input.state
+            self._has_begun_turn = True
             for event in await self._preparation.read(lambda turn: list(turn.catch_up(state)), self._turn):
                 frame = encode(event)
                 # The messages are in the thread already; what the client added to its state is not.
@@ -178,13 +182,14 @@ class Execution:
             message_ids=self._projection.message_ids,
             timing=self._timing(),
             unresolved=outcome.unresolved,
+            folded=[state_frame(self._projection.state)] if self._has_begun_turn else (),
         )
         saved = None if self._turn is None else self._turn.save(self._projection, self._journal.next_seq - 1)
         if not await self._journal.end(ending, saved) and not await self._end_refused():
             logger.error("Run %r ended as %s, which could not be saved.", self.run_id, ending.status)
             return
         try:
-            await self._preparation.in_thread(self.plan.store.tidy, self._run.key)
+            await self._preparation.in_thread(self._rest)
         except Exception:
             logger.warning("The log of run %r could not be tidied.", self.run_id, exc_info=True)
         await self._entitle()
@@ -197,6 +202,15 @@ class Execution:
         outcome = failed(refusal)
         ending = Ending(status=outcome.status, frame=outcome.frame, error=outcome.error, timing=self._timing())
         return await self._journal.end(ending)
+
+    def _rest(self) -> None:
+        thread = self.plan.thread
+        put_to_rest(
+            self._run,
+            store=self.plan.store,
+            conversation=thread.conversation if thread else None,
+            last_seq=self.log.last_seq,
+        )
 
     async def _entitle(self) -> None:
         """Have the mount's hook name the thread that this run has opened."""

@@ -1,21 +1,23 @@
 """What becomes of a run that was taken over: it is ended from its log, or begun where nobody has begun it."""
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ag_ui.core import EventType, RunAgentInput
+from ag_ui.core import EventType
 from pydantic_core import from_json
 
 from django_pydantic_agent.exceptions import LeaseLost
 from django_pydantic_agent.log.frames import encode
+from django_pydantic_agent.log.preamble import state_frame
 from django_pydantic_agent.log.projection import Projection
+from django_pydantic_agent.runs.attach import put_to_rest
 from django_pydantic_agent.runs.mounts import find_mount
 from django_pydantic_agent.runs.outcome import Outcome, failed
 from django_pydantic_agent.runs.rebuild import UNKNOWN_SERVER, CannotRebuild, accepted_messages, rebuilt_plan
 from django_pydantic_agent.runs.turn import turn_save
 from django_pydantic_agent.stores.base import Ending, Orphan, RunStore, RunWrite
 from django_pydantic_agent.stores.conversations import ConversationStore
-from django_pydantic_agent.threads.reconcile import overlay_state
+from django_pydantic_agent.threads.running import state_before
 
 if TYPE_CHECKING:
     from django_pydantic_agent.runs.engine import Engine
@@ -65,6 +67,7 @@ def end(orphan: Orphan, store: RunStore, outcome: Outcome) -> bool:
             error=outcome.error,
             message_ids=projection.message_ids,
             unresolved=CRASH,
+            folded=() if conversation is None else [state_frame(projection.state)],
         ),
         conversation=conversation,
         turns=[] if conversation is None else [turn_save(run.key, projection, run.last_seq + len(closing))],
@@ -78,7 +81,7 @@ def end(orphan: Orphan, store: RunStore, outcome: Outcome) -> bool:
         return False
     if refusal is not None:
         raise refusal
-    store.tidy(run.key)
+    put_to_rest(run, store=store, conversation=conversation, last_seq=write.last_seq)
     return True
 
 
@@ -98,8 +101,9 @@ def _folded(orphan: Orphan, store: RunStore, conversation: ConversationStore | N
     if conversation is None:
         projection, skipped = Projection(state=None), {EventType.RUN_STARTED}
     else:
-        state = _state_before(orphan, store, conversation)
-        projection = Projection(accepted_messages(run.key, store), state=state)
+        stored = conversation.ground(run=run.key).state
+        state = state_before(run.key, store, stored, is_own=orphan.state_seq > 0)
+        projection = Projection(accepted_messages(run.key, store), state={} if state is None else state)
         # The messages that a client was caught up with are in the thread already.
         skipped = {EventType.RUN_STARTED, EventType.MESSAGES_SNAPSHOT}
     after = 0
@@ -109,13 +113,3 @@ def _folded(orphan: Orphan, store: RunStore, conversation: ConversationStore | N
                 projection.apply_json(event)
         after += len(frames)
     return projection
-
-
-def _state_before(orphan: Orphan, store: RunStore, conversation: ConversationStore) -> Any:
-    """Return the state that the events behind `state_seq` change."""
-    stored = conversation.ground(run=orphan.run.key).state
-    if orphan.state_seq:
-        return stored
-    posted = RunAgentInput.model_validate_json(store.input(orphan.run.key)).state
-    thread = (orphan.request or {}).get("thread") or {}
-    return overlay_state(stored, posted, knows_newest=thread.get("knows_newest", True))

@@ -1,30 +1,48 @@
 """The conversation that runs outside of any thread make up."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
-from ag_ui.core import RunAgentInput
+from pydantic_core import from_json
 
-from django_pydantic_agent.log.frames import wire_form
+from django_pydantic_agent.log.frames import JsonObject
+from django_pydantic_agent.log.preamble import messages_told
 from django_pydantic_agent.log.projection import Projection
 from django_pydantic_agent.log.reading import frames_after
 from django_pydantic_agent.stores.base import RunStore, StoredRun
 
-if TYPE_CHECKING:
-    from django_pydantic_agent.log.frames import JsonObject
 
-
-def messages_of_lineage(store: RunStore, run: StoredRun) -> "list[JsonObject]":
+def messages_of_lineage(store: RunStore, run: StoredRun) -> list[JsonObject]:
     """Return the messages of a run and of the runs that it continues, as their logs and inputs have them."""
+    return _written(store, _lineage(store, run))
+
+
+def messages_before(store: RunStore, run: StoredRun) -> list[JsonObject]:
+    """Return what a run goes on from: the messages of the runs that it continues, and those it was accepted with."""
+    return _with_posted(_written(store, islice(_lineage(store, run), 1, None)), store, run)
+
+
+def _written(store: RunStore, runs: Iterable[StoredRun]) -> list[JsonObject]:
+    """Return the messages of runs, the newest of which comes first."""
     messages: list[JsonObject] = []
-    for ancestor in reversed(list(_lineage(store, run))):
-        known = {message["id"] for message in messages}
-        posted = wire_form(RunAgentInput.model_validate_json(store.input(ancestor.key)))["messages"]
-        projection = Projection([*messages, *(message for message in posted if message["id"] not in known)], state=None)
-        for frame in frames_after(store, ancestor.key, after=0):
+    unfolded = []
+    for run in runs:
+        if (told := messages_told(store.folded(run.key).frames)) is not None:
+            messages = told
+            break
+        unfolded.append(run)
+    for run in reversed(unfolded):
+        projection = Projection(_with_posted(messages, store, run), state=None)
+        for frame in frames_after(store, run.key, after=0):
             projection.apply_frame(frame)
         messages = projection.messages
     return messages
+
+
+def _with_posted(messages: list[JsonObject], store: RunStore, run: StoredRun) -> list[JsonObject]:
+    known = {message["id"] for message in messages}
+    posted = from_json(store.input(run.key)).get("messages", ())
+    return [*messages, *(message for message in posted if message["id"] not in known)]
 
 
 def _lineage(store: RunStore, run: StoredRun | None) -> Iterator[StoredRun]:

@@ -1,16 +1,17 @@
 """A thread with what its running turn has brought so far."""
 
 from dataclasses import replace
+from typing import Any
 
-from ag_ui.core import EventType
+from pydantic_core import from_json
 
 from django_pydantic_agent.log.frames import is_terminal
+from django_pydantic_agent.log.preamble import MESSAGES_SNAPSHOT
 from django_pydantic_agent.log.projection import Projection
 from django_pydantic_agent.log.reading import frames_after
 from django_pydantic_agent.stores.base import RunStore
 from django_pydantic_agent.stores.conversations import StoredThread
-
-_SNAPSHOT = b'{"type":"%s"' % EventType.MESSAGES_SNAPSHOT.value.encode()
+from django_pydantic_agent.threads.reconcile import overlay_state
 
 
 def with_running_turn(thread: StoredThread, store: RunStore) -> StoredThread:
@@ -29,7 +30,7 @@ def with_running_turn(thread: StoredThread, store: RunStore) -> StoredThread:
         if is_terminal(frame):
             break
         # Snapshots tell a client what the store has told here.
-        if not frame.startswith(_SNAPSHOT):
+        if not frame.startswith(MESSAGES_SNAPSHOT):
             projection.apply_frame(frame)
         applied_seq += 1
     return replace(
@@ -38,3 +39,16 @@ def with_running_turn(thread: StoredThread, store: RunStore) -> StoredThread:
         state=projection.state,
         active_run=replace(active, applied_seq=applied_seq),
     )
+
+
+def state_before(run: int, store: RunStore, stored: Any, *, is_own: bool) -> Any:
+    """Return the state that a run's events change: the one stored with its thread, if it `is_own`, else what began."""
+    if is_own:
+        return stored
+    thread = (store.request(run) or {}).get("thread") or {}
+    return overlay_state(stored, posted_state(run, store), knows_newest=thread.get("knows_newest", True))
+
+
+def posted_state(run: int, store: RunStore) -> Any:
+    """Return the state that a run was accepted with."""
+    return from_json(store.input(run)).get("state")
