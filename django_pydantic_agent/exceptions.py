@@ -17,6 +17,14 @@ class RunIdTaken(RunError):
         self.run = run
 
 
+class LogPruned(RunError):
+    """The run's log is not kept any more from where it was to be read; `first_seq` is the first event that is kept."""
+
+    def __init__(self, first_seq: int) -> None:
+        super().__init__(f"the log is kept from seq {first_seq} on")
+        self.first_seq = first_seq
+
+
 class ThreadNotFound(RunError):
     """The owner has no thread of this id."""
 

@@ -305,7 +305,14 @@ class RunStore(Protocol):
         ...
 
     def read_frames(self, key: int, *, after: int, max_bytes: int) -> list[bytes]:
-        """Return committed frames from seq `after + 1` on: one, if there is one, and more up to `max_bytes`."""
+        """Return committed frames from seq `after + 1` on: one, if there is one, and more up to `max_bytes`.
+
+        Raises `LogPruned` where there was one that is not kept any more.
+        """
+        ...
+
+    def first_seq(self, key: int) -> int:
+        """Return the seq from which on the run's log is kept; one more than the last where nothing is."""
         ...
 
     def progress(self, keys: Collection[int]) -> dict[int, tuple[int, RunStatus]]:

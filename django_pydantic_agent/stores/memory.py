@@ -160,6 +160,9 @@ class MemoryRunStore(RunStore):
                 break
         return frames[:kept]
 
+    def first_seq(self, key: int) -> int:
+        return 1
+
     def progress(self, keys: Collection[int]) -> dict[int, tuple[int, RunStatus]]:
         with self._lock:
             found = [self._entries[key].run for key in keys if key in self._entries]

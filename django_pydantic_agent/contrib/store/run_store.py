@@ -1,16 +1,12 @@
 """Runs and their logs in the project's database."""
 
 import json
-import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import accumulate, groupby
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
 from django.db import DatabaseError, IntegrityError, InterfaceError, connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import F, QuerySet
 
 from django_pydantic_agent.contrib.store.changes import Change, apply, run_columns, update_runs
 from django_pydantic_agent.contrib.store.cursors import Cursors
@@ -22,7 +18,8 @@ from django_pydantic_agent.contrib.store.outages import insistently
 from django_pydantic_agent.contrib.store.packets import within_packets
 from django_pydantic_agent.contrib.store.querysets import RunQuerySet, digests
 from django_pydantic_agent.contrib.store.recursive import fetch_recursive
-from django_pydantic_agent.contrib.store.rows import Row, as_json, insert, pieces
+from django_pydantic_agent.contrib.store.rows import as_json, insert
+from django_pydantic_agent.contrib.store.run_log import FRAME_COLUMNS, RunLog, stretch_rows
 from django_pydantic_agent.exceptions import LeaseLost, RunIdTaken, RunNotFound, UnstorableWrite
 from django_pydantic_agent.log.frames import storable, storable_value
 from django_pydantic_agent.ownership import Owner
@@ -32,13 +29,6 @@ from django_pydantic_agent.stores.base import Ending, KeptFold, NewRun, RunPage,
 if TYPE_CHECKING:
     from django_pydantic_agent.contrib.store.leases import DatabaseRunLeases
     from django_pydantic_agent.contrib.store.run_history import DatabaseRunHistory
-
-FRAME_COLUMNS = ("run_id", "first_seq", "last_seq", "piece", "is_compressed", "size", "data")
-
-# A stretch of this many bytes is decompressed at once to read a part of it.
-MERGED_BYTES = 256 * 1024
-
-STRETCHES_PER_READ = 1_000
 
 _SUMMARY = (
     "pk",
@@ -107,7 +97,7 @@ class DatabaseRunStore:
                     connections[alias],
                     RunFrames,
                     FRAME_COLUMNS,
-                    _stretch(row.pk, 1, [new.first_frame(new.accept_turn(row.pk))]),
+                    stretch_rows(row.pk, 1, [new.first_frame(new.accept_turn(row.pk))]),
                 )
                 run = StoredRun(
                     key=row.pk,
@@ -210,15 +200,10 @@ class DatabaseRunStore:
         return {message_id for row in rows for ids in row for message_id in json.loads(ids)}
 
     def read_frames(self, key: int, *, after: int, max_bytes: int) -> list[bytes]:
-        stretches = RunFrames.objects.using(self._alias).filter(run=key, last_seq__gt=after)
-        while (last := _last_within(stretches, max_bytes)) is not None:
-            frames: list[bytes] = []
-            for first_seq, stretch in _joined(_read(stretches.filter(last_seq__lte=last))):
-                frames += stretch[max(after + 1 - first_seq, 0) :]
-            if frames:
-                return _within(frames, max_bytes)
-            # The stretches were merged between the two queries.
-        return []
+        return RunLog(run=key, using=self._alias).read(after=after, max_bytes=max_bytes)
+
+    def first_seq(self, key: int) -> int:
+        return RunLog(run=key, using=self._alias).first_seq
 
     def progress(self, keys: Collection[int]) -> dict[int, tuple[int, RunStatus]]:
         rows = self._runs.filter(pk__in=keys).values_list("pk", "last_seq", "status")
@@ -237,17 +222,7 @@ class DatabaseRunStore:
     def tidy(self, key: int) -> None:
         if self._runs.filter(pk=key, status__in=LIVE).exists():
             return
-        loose = RunFrames.objects.using(self._alias).filter(run=key, is_compressed=False)
-        group: list[int] = []
-        group_size = 0
-        for last_seq, size in loose.filter(piece=0).order_by("last_seq").values_list("last_seq", "size"):
-            if group and group_size + size > MERGED_BYTES:
-                self._merge(loose.filter(last_seq__range=(group[0], group[-1])), key)
-                group, group_size = [], 0
-            group.append(last_seq)
-            group_size += size
-        if group:
-            self._merge(loose.filter(last_seq__range=(group[0], group[-1])), key)
+        RunLog(run=key, using=self._alias).merge()
 
     @property
     def _alias(self) -> str:
@@ -298,7 +273,7 @@ class DatabaseRunStore:
                 row
                 for write in applied
                 if write.all_frames
-                for row in _stretch(write.key, write.first_seq, write.all_frames)
+                for row in stretch_rows(write.key, write.first_seq, write.all_frames)
             ]
             insert(connection, RunFrames, FRAME_COLUMNS, frames)
             apply(connection, [cast("Change", change) for write in applied for change in write.ledger])
@@ -306,22 +281,6 @@ class DatabaseRunStore:
                 if write.ending is not None and write.ending.unresolved:
                     note_reason(write.key, write.ending.unresolved, using=alias)
         return results
-
-    def _merge(self, stretches: QuerySet[RunFrames], key: int) -> None:
-        """Replace consecutive stretches by one, compressed; leave them where somebody else is doing it."""
-        rows = _read(stretches)
-        frames = [frame for _, stretch in _joined(rows) for frame in stretch]
-        if not rows or rows[0][0] + len(frames) - 1 != rows[-1][1]:
-            return
-        with transaction.atomic(using=self._alias):
-            # The run first, the order in which every transaction locks. An update: SQLite wants to be told of a writer.
-            if not self._runs.filter(pk=key).update(last_seq=F("last_seq")):
-                return
-            if stretches.delete()[0] == len(rows):
-                merged = _stretch(key, rows[0][0], frames, compress=True)
-                insert(self._connection, RunFrames, FRAME_COLUMNS, merged)
-            else:
-                transaction.set_rollback(True, using=self._alias)
 
 
 def new_row(
@@ -413,43 +372,3 @@ def _ending_columns(ending: Ending) -> dict[str, Any]:
         "timing": None if ending.timing is None else as_json(ending.timing),
         "folded": zlib.compress(b"\n".join(ending.folded)) if ending.folded else b"",
     }
-
-
-def _stretch(run: int, first_seq: int, frames: Sequence[bytes], *, compress: bool = False) -> list[Row]:
-    """Return the rows of a stretch of the log."""
-    data = b"\n".join(frames)
-    last_seq = first_seq + len(frames) - 1
-    stored = zlib.compress(data) if compress else data
-    return [(run, first_seq, last_seq, piece, compress, len(data), part) for piece, part in pieces(stored)]
-
-
-def _read(stretches: QuerySet[RunFrames]) -> list[tuple[int, int, bool, bytes | memoryview]]:
-    rows = stretches.order_by("last_seq", "piece").values_list("first_seq", "last_seq", "is_compressed", "data")
-    return list(rows)
-
-
-def _joined(rows: Iterable[tuple[int, int, bool, bytes | memoryview]]) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield the first seq and the frames of each stretch."""
-    for (first_seq, _, is_compressed), parts in groupby(rows, key=itemgetter(0, 1, 2)):
-        data = b"".join(part[3] for part in parts)
-        yield first_seq, (zlib.decompress(data) if is_compressed else data).split(b"\n")
-
-
-def _last_within(stretches: QuerySet[RunFrames], max_bytes: int) -> int | None:
-    """Return the last seq of the last stretch, in order, up to which they hold `max_bytes`, at least one of them."""
-    last = None
-    sizes = stretches.filter(piece=0).order_by("last_seq").values_list("last_seq", "size")
-    for last_seq, size in sizes[:STRETCHES_PER_READ]:
-        max_bytes -= size
-        if last is not None and max_bytes < 0:
-            break
-        last = last_seq
-    return last
-
-
-def _within(frames: list[bytes], max_bytes: int) -> list[bytes]:
-    """Return the first frames that hold `max_bytes`, at least one of them."""
-    for count, size in enumerate(accumulate(map(len, frames))):
-        if size > max_bytes:
-            return frames[: max(count, 1)]
-    return frames

@@ -66,6 +66,7 @@ class Run(models.Model):
     protocol = models.CharField(_("protocol"), max_length=32, blank=True, default="")
     message_ids = models.JSONField(_("accepted message ids"), default=list)
     output_message_ids = models.JSONField(_("written message ids"), default=list)
+    first_seq = models.BigIntegerField(_("first event kept"), default=1)
     last_seq = models.BigIntegerField(_("last event"), default=0)
     ledger_seq = models.BigIntegerField(_("last ledger change"), default=0)
     attempt = models.PositiveIntegerField(_("attempt"), default=1)
