@@ -45,6 +45,8 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "SNAPSHOT_MIN_SECONDS": 0.0,
         # The newest snapshots kept for each run; None keeps all of them.
         "MAX_SNAPSHOTS_PER_RUN": None,
+        # How long the log of an ended run is kept at least; None keeps it for ever. The command prune_logs drops it.
+        "LOG_RETENTION_DAYS": None,
     }
 )
 

@@ -19,6 +19,7 @@ class RunStatus(TextChoices):
 
 LIVE = frozenset({RunStatus.QUEUED, RunStatus.RUNNING})
 ENDED = frozenset(RunStatus) - LIVE
+CUT = frozenset({RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.ORPHANED})
 
 TRANSITIONS: dict[RunStatus, frozenset[RunStatus]] = {
     RunStatus.QUEUED: frozenset({RunStatus.RUNNING, RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.ORPHANED}),

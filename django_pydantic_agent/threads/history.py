@@ -20,14 +20,12 @@ from pydantic_core import from_json
 
 from django_pydantic_agent.log.adapter import calls_on_wire
 from django_pydantic_agent.log.reading import frames_after
-from django_pydantic_agent.runs.states import RunStatus
+from django_pydantic_agent.runs.states import CUT, RunStatus
 from django_pydantic_agent.stores.base import RunHistory, RunStore
 from django_pydantic_agent.stores.conversations import ConversationStore, TurnGround
 
 if TYPE_CHECKING:
     from django_pydantic_agent.log.frames import JsonObject
-
-CUT = frozenset({RunStatus.FAILED, RunStatus.CANCELLED, RunStatus.ORPHANED})
 
 _MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
 

@@ -4,6 +4,7 @@ It reads one job per line, as JSON, forks a process that does the job, and answe
 what it shows into the file `output`, which outlives it.
 """
 
+import io
 import json
 import os
 import signal
@@ -49,6 +50,13 @@ def sweep(job: dict[str, Any], write: Callable[[bytes], None]) -> None:
     write(json.dumps([recovery.ended, recovery.begun]).encode())
 
 
+def prune(job: dict[str, Any], write: Callable[[bytes], None]) -> None:
+    """Drop the log of every run that has ended, in transactions as small as can be."""
+    from django.core.management import call_command
+
+    call_command("prune_logs", "--older-than=0", "--batch-size=1", stdout=io.StringIO())
+
+
 def main() -> None:
     django.setup()
     import tests.recovery.urls  # noqa: F401
@@ -63,7 +71,7 @@ def main() -> None:
             continue
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         descriptor = os.open(job["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        {"post": post, "sweep": sweep}[job["do"]](job, lambda data, to=descriptor: os.write(to, data))
+        {"post": post, "prune": prune, "sweep": sweep}[job["do"]](job, lambda data, to=descriptor: os.write(to, data))
         os.write(descriptor, b"\n: done\n\n")
         os._exit(0)
 

@@ -1,5 +1,6 @@
 """The reads of the store app, by name."""
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from django.db import models
@@ -7,7 +8,7 @@ from django.db.models.functions import Coalesce
 
 from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.ownership import Owner
-from django_pydantic_agent.runs.states import LIVE
+from django_pydantic_agent.runs.states import CUT, ENDED, LIVE, RunStatus
 
 if TYPE_CHECKING:
     from django_pydantic_agent.contrib.store.models import Run, Thread  # noqa: F401
@@ -65,6 +66,30 @@ class RunQuerySet(OwnedQuerySet["Run"]):
     def matching(self, text: str) -> Self:
         """Keep the runs whose id or preview holds `text`."""
         return self.filter(models.Q(preview__icontains=text) | models.Q(run_id__icontains=text))
+
+    def untidied(self) -> Self:
+        """Keep the ended runs whose log was not brought into its resting form."""
+        from django_pydantic_agent.contrib.store.models import RunFrames
+
+        loose = RunFrames.objects.filter(run=models.OuterRef("pk"), is_compressed=False)
+        return self.filter(models.Exists(loose), status__in=ENDED)
+
+    def with_log_to_drop(self, *, ended_before: datetime) -> Self:
+        """Keep the runs whose log nobody needs any more, and add `through`, the last seq of it to drop.
+
+        A run that waits for an approval or has a tool effect without an outcome keeps its log. One that was cut in its
+        thread keeps what it said behind its last boundary, because the model is told of it by the log.
+        """
+        through = models.Case(
+            models.When(status__in=CUT, in_thread__isnull=False, then=models.F("boundary_seq")),
+            default=models.F("last_seq"),
+        )
+        return (
+            self.filter(status__in=ENDED - {RunStatus.INTERRUPTED}, finished_at__lt=ended_before)
+            .with_unresolved_effects()
+            .annotate(through=through)
+            .filter(unresolved_effects=0, first_seq__lte=models.F("through"))
+        )
 
     def with_unresolved_effects(self) -> Self:
         """Add `unresolved_effects`, the number of tool effects without an outcome."""

@@ -1,0 +1,62 @@
+"""Logs that get shorter: by a process that dies meanwhile, and in threads that go on."""
+
+import pytest
+from django.core.management import call_command
+
+from django_pydantic_agent.contrib.store.models import Run, RunFrames
+from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore
+from django_pydantic_agent.exceptions import LogPruned
+from tests.recovery.processes import eventually
+from tests.recovery.test_kill import check_next_message, hold, spell
+from tests.store.test_run_log import WHOLE, ended_run, numbered
+from tests.store.test_run_store import read
+
+
+def prune():
+    call_command("prune_logs", "--older-than=0")
+
+
+def test_killed_while_it_prunes_a_process_leaves_a_whole_suffix_and_the_next_one_drops_the_rest(processes):
+    store = DatabaseRunStore()
+    # As many stretches at rest, so that there is a time in which to kill.
+    run = ended_run(store, numbered(1000, 20_000), per_commit=50, merged=True)
+    whole = read(store, run, max_bytes=WHOLE)
+    job = processes.start("prune")
+    eventually(lambda: store.first_seq(run.key) > 1)
+    job.kill()
+    first_seq = store.first_seq(run.key)
+    assert 1 < first_seq < len(whole)
+    assert read(store, run, after=first_seq - 1, max_bytes=WHOLE) == whole[first_seq - 1 :]
+    with pytest.raises(LogPruned):
+        read(store, run, after=first_seq - 2)
+    processes.start("prune").wait_done()
+    assert store.first_seq(run.key) == len(whole) + 1
+    assert not RunFrames.objects.exists()
+
+
+@pytest.mark.parametrize("boundary", [False, True], ids=["in its first answer", "behind a tool"])
+def test_the_model_hears_of_what_a_killed_run_had_said_after_its_log_was_pruned(processes, gates, boundary):
+    gate = f"pruned {boundary}"
+    begin = [[{"do": "call", "tool": "write", "id": "write-one", "args": {"text": "one"}}]] if boundary else []
+    body = processes.body([*begin, [spell("half an answer"), {"do": "gate", "name": gate}]])
+    job = processes.post(body)
+    gates.wait_reached(gate)
+    eventually(lambda: b'"delta":"e"' in job.text)
+    job.kill()
+    processes.recover()
+    prune()
+    row = Run.objects.get(run_id=body["runId"])
+    assert row.first_seq == row.boundary_seq + 1
+    assert (row.first_seq > 2) is boundary
+    check_next_message(processes, "half an answer")
+
+
+def test_a_run_with_an_effect_that_nobody_knows_keeps_its_log(processes, gates):
+    gate = "pruned in the tool"
+    body = processes.body([[hold(gate)]])
+    job = processes.post(body)
+    gates.wait_reached(gate)
+    job.kill()
+    processes.recover()
+    prune()
+    processes.check(body, job)
