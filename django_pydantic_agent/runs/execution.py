@@ -25,6 +25,7 @@ from django_pydantic_agent.runs.outcome import Outcome, cancelled, failed, outco
 from django_pydantic_agent.runs.plan import RunPlan
 from django_pydantic_agent.runs.preparation import Preparation
 from django_pydantic_agent.runs.recorder import Recorder
+from django_pydantic_agent.runs.timing import Stopwatch, log_timing
 from django_pydantic_agent.runs.turn import RunTurn
 from django_pydantic_agent.stores.base import Ending, StoredRun
 
@@ -34,6 +35,8 @@ logger = logging.getLogger(__name__)
 _RUN_LEVEL = frozenset({EventType.RUN_STARTED, EventType.RUN_FINISHED, EventType.RUN_ERROR})
 # In a thread the transcript is the engine's too: a tool's snapshot would shorten the conversation.
 _THREAD_LEVEL = _RUN_LEVEL | {EventType.MESSAGES_SNAPSHOT}
+
+_DELTAS = frozenset({EventType.TEXT_MESSAGE_CONTENT, EventType.REASONING_MESSAGE_CONTENT, EventType.TOOL_CALL_ARGS})
 
 
 class Execution:
@@ -76,9 +79,7 @@ class Execution:
         self._token = CancellationToken()
         self._stopped_by_shutdown = False
         self._projection = Projection(state=wire_form(plan.run_input.state))
-        self._began = time.monotonic()
-        self._first_event: float | None = None
-        self._last_event: float | None = None
+        self._stopwatch = Stopwatch(run.started_at)
 
     def cancel(self, *, for_shutdown: bool = False) -> None:
         """Ask the run to stop; safe from any thread, and more than once."""
@@ -117,6 +118,7 @@ class Execution:
 
     async def _execute(self) -> Outcome:
         """Run the agent and return how it ended."""
+        self._stopwatch.begin()
         prepared = await self._preparation.prepare()
         accepted = () if self.plan.thread is None else self.plan.thread.start.messages
         state = prepared.run_input.state
@@ -170,6 +172,7 @@ class Execution:
         """Close what is open and write the terminal event together with the end of the run."""
         if outcome.cause is not None:
             logger.error("Run %r failed (%s).", self.run_id, (outcome.error or {}).get("code"), exc_info=outcome.cause)
+        self._stopwatch.end()
         for closing in list(self._projection.items.closing(waiting=outcome.waiting)):
             self._emit(closing)
         ending = Ending(
@@ -188,6 +191,7 @@ class Execution:
         if not await self._journal.end(ending, saved) and not await self._end_refused():
             logger.error("Run %r ended as %s, which could not be saved.", self.run_id, ending.status)
             return
+        log_timing(self.run_id, self.log.status, self._timing())
         try:
             await self._preparation.in_thread(self._rest)
         except Exception:
@@ -227,24 +231,11 @@ class Execution:
             logger.warning("The thread of run %r could not be given a title.", self.run_id, exc_info=True)
 
     def _emit(self, event: BaseEvent) -> None:
-        self._last_event = time.monotonic()
-        if self._first_event is None:
-            self._first_event = self._last_event
+        if event.type in _DELTAS:
+            self._stopwatch.delta()
         frame = encode(bounded(event))
         self._projection.apply_frame(frame)
         self._journal.append(frame)
 
     def _timing(self) -> dict[str, Any]:
-        """Return the content-free times of the run, in seconds since it was taken up."""
-        times = self._journal.times
-        return {
-            "first_event": self._since_begin(self._first_event),
-            "last_event": self._since_begin(self._last_event),
-            "end": self._since_begin(time.monotonic()),
-            "commits": times.count,
-            "longest_commit": round(times.longest, 6),
-            "failed_commits": times.retries,
-        }
-
-    def _since_begin(self, moment: float | None) -> float | None:
-        return None if moment is None else round(moment - self._began, 6)
+        return self._stopwatch.record(commits=self._journal.times, first_viewer=self.log.first_read)

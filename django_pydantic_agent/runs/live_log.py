@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+import time
 from collections import deque
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -44,6 +45,8 @@ class LiveLog:
         self.status = status
         self.readers: Executor | None = None
         """What reads the store for viewers on an event loop, where only the thread of the run's starter can."""
+        self.first_read: float | None = None
+        """When the first viewer was given frames, by the monotonic clock."""
         self._is_gone = False
         self._tail: deque[Batch] = deque()
         self._tail_bytes = 0
@@ -94,6 +97,7 @@ class LiveLog:
                     break
             else:
                 return None
+            self._note_read()
         oldest = newer.pop()
         frames = oldest.frames[after + 1 - oldest.first_seq :]
         for batch in reversed(newer):
@@ -101,9 +105,14 @@ class LiveLog:
         return frames
 
     def read_stored(self, after: int) -> list[bytes] | None:
-        """Return frames behind seq `after` from the store, None while it cannot be read; let go of the connection."""
+        """Return frames behind seq `after` from the store, None while it cannot be read; let go of the connection.
+
+        Raises `LogPruned` where they are not kept any more.
+        """
         try:
-            return self.store.read_frames(self.key, after=after, max_bytes=READ_BYTES)
+            frames = self.store.read_frames(self.key, after=after, max_bytes=READ_BYTES)
+            self._note_read()
+            return frames
         except (OperationalError, InterfaceError):
             logger.warning("The log of run %d cannot be read now; its viewers wait.", self.key, exc_info=True)
             return None
@@ -131,6 +140,10 @@ class LiveLog:
         finally:
             bell.forget(self, future)
         return True
+
+    def _note_read(self) -> None:
+        if self.first_read is None:
+            self.first_read = time.monotonic()
 
     def _has_news(self, after: int) -> bool:
         return self.last_seq > after or self.ended

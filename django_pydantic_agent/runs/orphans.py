@@ -14,6 +14,7 @@ from django_pydantic_agent.runs.attach import put_to_rest
 from django_pydantic_agent.runs.mounts import find_mount
 from django_pydantic_agent.runs.outcome import Outcome, failed
 from django_pydantic_agent.runs.rebuild import UNKNOWN_SERVER, CannotRebuild, accepted_messages, rebuilt_plan
+from django_pydantic_agent.runs.timing import Stopwatch, log_timing
 from django_pydantic_agent.runs.turn import turn_save
 from django_pydantic_agent.stores.base import Ending, Orphan, RunStore, RunWrite
 from django_pydantic_agent.stores.conversations import ConversationStore
@@ -56,6 +57,9 @@ def end(orphan: Orphan, store: RunStore, outcome: Outcome) -> bool:
     closing = [encode(event) for event in projection.items.closing()]
     for frame in closing:
         projection.apply_frame(frame)
+    stopwatch = Stopwatch(run.started_at)
+    stopwatch.end()
+    timing = stopwatch.record()
     write = RunWrite(
         key=run.key,
         epoch=run.epoch,
@@ -66,6 +70,7 @@ def end(orphan: Orphan, store: RunStore, outcome: Outcome) -> bool:
             frame=outcome.frame,
             error=outcome.error,
             message_ids=projection.message_ids,
+            timing=timing,
             unresolved=CRASH,
             folded=() if conversation is None else [state_frame(projection.state)],
         ),
@@ -81,6 +86,7 @@ def end(orphan: Orphan, store: RunStore, outcome: Outcome) -> bool:
         return False
     if refusal is not None:
         raise refusal
+    log_timing(run.run_id, outcome.status, timing)
     put_to_rest(run, store=store, conversation=conversation, last_seq=write.last_seq)
     return True
 

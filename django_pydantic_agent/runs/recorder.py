@@ -36,11 +36,12 @@ IDLE_SECONDS = 5.0
 
 @dataclass(slots=True)
 class CommitTimes:
-    """How often a run was committed, the longest commit in seconds, and the tries that failed."""
+    """How often a run was committed, the longest commit in seconds, the tries that failed, and the refusals."""
 
     count: int = 0
     longest: float = 0.0
     retries: int = 0
+    failures: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -299,6 +300,7 @@ class Recorder:
     def _settle(self, journal: Journal, write: RunWrite, error: Exception | None) -> None:
         """Show what was committed, or note why it was not."""
         if error is not None:
+            journal.times.failures += 1
             logger.error("Run %r cannot be saved any more.", journal.run_id, exc_info=error)
             with self.lock:
                 journal.failure = error

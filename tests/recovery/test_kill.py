@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from django_pydantic_agent.contrib.store.models import ToolEffect
+from django_pydantic_agent.contrib.store.models import Run, ToolEffect
 from django_pydantic_agent.contrib.store.models.ledger import EffectStatus
 from django_pydantic_agent.runs.states import RunStatus
 from example_project.notebook.models import Note
@@ -79,6 +79,10 @@ def test_killed_in_a_tool_the_run_names_the_tool_whose_effect_is_unknown(process
     events = processes.check(body, job)
     run = processes.run(body)
     assert (run.status, run.error["code"]) == (RunStatus.ORPHANED, "orphaned")
+    timing = Run.objects.get(pk=run.key).timing
+    assert timing["accepted"] == run.started_at.isoformat()
+    assert timing["end"] > 0
+    assert timing["commits"] is None
     assert events[-1]["code"] == "orphaned"
     assert "hold" in events[-1]["message"]
     assert effects(processes, body)["hold"] == (EffectStatus.STARTED, "crash")

@@ -135,6 +135,17 @@ def test_a_run_shows_how_it_went(staff):
     assert '<td class="field-unresolved_effects">1</td>' in content
 
 
+def test_a_run_shows_its_times_and_what_is_kept_of_its_log(staff):
+    (run,) = make_rows(1)
+    for first_seq, shown_events in [(1, "1-1000"), (901, "901-1000"), (1001, "none of 1000")]:
+        timing = {"accepted": "2026-07-27T12:00:00+00:00", "first_delta": 0.25, "commits": 7}
+        Run.objects.filter(pk=run.pk).update(first_seq=first_seq, last_seq=1000, timing=timing)
+        content = staff.get(page_of(Run, "change", run.pk)).content.decode()
+        assert f'<div class="readonly">{shown_events}</div>' in content
+        for text in ("accepted: 2026-07-27T12:00:00+00:00", "first delta: 0.250 s", "last delta: -", "commits: 7"):
+            assert f"<div>{text}</div>" in content
+
+
 def test_a_snapshot_shows_its_size_and_number_of_messages(staff):
     make_rows(1)
     content = staff.get(page_of(Snapshot, "changelist")).content.decode()

@@ -1,6 +1,7 @@
 """Runs and their logs in the project's database."""
 
 import json
+import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast

@@ -9,11 +9,13 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from django_pydantic_agent.contrib.store.admin.base import ReadOnlyAdmin
 from django_pydantic_agent.contrib.store.models import Run, Snapshot, StepEvent, ToolEffect
 from django_pydantic_agent.contrib.store.models.ledger import EffectStatus
+from django_pydantic_agent.runs.timing import readable
 
 
 class HasUnresolvedEffects(admin.SimpleListFilter):
@@ -41,6 +43,7 @@ class RunAdmin(ReadOnlyAdmin):
         "status",
         "is_ledger_only",
         "protocol",
+        "first_seq",
         "last_seq",
         "attempt",
         "error",
@@ -70,7 +73,11 @@ class RunAdmin(ReadOnlyAdmin):
     search_fields = ("run_id", "thread_id", "owner")
     ordering = ("-pk",)
     fields = (
-        *columns[: columns.index("conversation_id")],
+        *columns[: columns.index("first_seq")],
+        "kept_events",
+        *columns[columns.index("attempt") : columns.index("timing")],
+        "times",
+        *columns[columns.index("created_at") : columns.index("conversation_id")],
         "duration",
         *columns[columns.index("conversation_id") :],
         "unresolved_effects",
@@ -88,6 +95,17 @@ class RunAdmin(ReadOnlyAdmin):
             return None
         taken: timedelta = run.finished_at - run.created_at
         return taken
+
+    @admin.display(description=_("kept events"))
+    def kept_events(self, run: Run) -> str:
+        if run.first_seq > run.last_seq:
+            return gettext("none of %(count)d") % {"count": run.last_seq}
+        return f"{run.first_seq}-{run.last_seq}"
+
+    @admin.display(description=_("timing"))
+    def times(self, run: Run) -> SafeString:
+        """Show the timing record; times are in seconds since the run was accepted."""
+        return format_html_join("", "<div>{}: {}</div>", readable(run.timing or {}))
 
     @admin.display(description=_("unresolved effects"))
     def unresolved_effects(self, run: Any) -> int:

@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("django_pydantic_agent_store", "0003_leases"),
+        ("django_pydantic_agent_store", "0004_folded"),
     ]
 
     operations = [
