@@ -16,7 +16,8 @@ class Follower:
     """A viewer of one run, iterated with `async for` or with `for`.
 
     Yields `Batch`es of committed frames behind seq `after`, and a batch without frames whenever `idle_seconds` passed
-    in silence. Ends behind the terminal frame. Between two batches it holds no thread and no database connection.
+    in silence. Ends behind the terminal frame, or before it where the log is not kept any more. Between two batches it
+    holds no thread and no database connection.
     """
 
     log: LiveLog

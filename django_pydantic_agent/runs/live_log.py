@@ -14,6 +14,7 @@ from django.db import InterfaceError, OperationalError
 
 from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.connections import release_connections
+from django_pydantic_agent.exceptions import LogPruned
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores.base import RunStore
 
@@ -107,12 +108,14 @@ class LiveLog:
     def read_stored(self, after: int) -> list[bytes] | None:
         """Return frames behind seq `after` from the store, None while it cannot be read; let go of the connection.
 
-        Raises `LogPruned` where they are not kept any more.
+        None of them are left where the run or that part of its log is gone.
         """
         try:
             frames = self.store.read_frames(self.key, after=after, max_bytes=READ_BYTES)
             self._note_read()
             return frames
+        except LogPruned:
+            return []
         except (OperationalError, InterfaceError):
             logger.warning("The log of run %d cannot be read now; its viewers wait.", self.key, exc_info=True)
             return None

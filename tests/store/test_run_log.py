@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
+from django_ag_ui.api.sse import RunStream
+from django_ag_ui.conf import build_ag_ui_config
 from django_pydantic_agent.contrib.store import run_log
 from django_pydantic_agent.contrib.store.models import Run, RunFrames
 from django_pydantic_agent.contrib.store.run_log import RunLog
@@ -13,6 +15,8 @@ from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore
 from django_pydantic_agent.exceptions import LogPruned
 from django_pydantic_agent.runs.engine import get_engine
 from django_pydantic_agent.stores.base import StoredRun
+from tests.api.posting import parse
+from tests.sse import Frame
 from tests.store.factories import ending
 from tests.store.test_run_store import create, in_threads, read, write
 
@@ -168,20 +172,28 @@ class TestDrop:
         drop()
         assert read(store, run, after=250, max_bytes=WHOLE) == whole[250:]
 
-    def test_a_slow_follower_is_told_of_the_gap(self, store, settings):
-        run = ended_run(store, [b"x" * 10_000] * 100)
+    @pytest.mark.parametrize("resumes", [False, True])
+    def test_C20_a_slow_viewer_of_a_log_that_is_dropped_is_sent_away_and_sees_no_hole(self, store, resumes):
+        run = ended_run(store, [b'{"type":"TEXT_MESSAGE_CONTENT","delta":"%s"}' % (b"x" * 10_000)] * 100)
         ended = store.by_key(run.key, owner=run.owner)
-        seen: list[bytes] = []
-
-        def view() -> None:
-            for batch in get_engine().follow(ended, store=store):
-                assert batch.first_seq == len(seen) + 1
-                seen.extend(batch.frames)
-                log_of(store, run).drop(through=90, stretches=1000)
-
-        with pytest.raises(LogPruned):
-            view()
-        assert 0 < len(seen) < 90
+        stream = RunStream(
+            ended.run_id,
+            lambda idle_seconds: get_engine().follow(ended, store=store, idle_seconds=idle_seconds),
+            access=None,
+            config=build_ag_ui_config(),
+            is_older=False,
+            resumes=resumes,
+            max_seconds=None,
+        )
+        seen: list[Frame] = []
+        for chunk in stream.blocking():
+            seen += parse(chunk)
+            log_of(store, run).drop(through=90, stretches=1000)
+        numbers = [frame.seq for frame in seen if frame.seq is not None]
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert 0 < len(numbers) < 90
+        farewell = [frame.event["code"] for frame in seen if frame.seq is None]
+        assert farewell == ([] if resumes else ["detached"])
 
     def test_a_run_that_is_gone_has_nothing_to_drop(self, store):
         run = ended_run(store, numbered(3))
