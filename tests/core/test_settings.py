@@ -43,6 +43,7 @@ def test_numbers_that_may_be_zero_or_none_are_checked_too():
         "SNAPSHOT_MIN_SECONDS": 0,
         "RUN_TIMEOUT_SECONDS": None,
         "MAX_SNAPSHOTS_PER_RUN": None,
+        "LOG_RETENTION_DAYS": None,
     }
     assert messages(check_settings, zero_or_none) == []
     assert messages(check_settings, {"SHUTDOWN_GRACE_SECONDS": None, "MAX_SNAPSHOTS_PER_RUN": 0}) == [
