@@ -6,9 +6,13 @@ from django.core.management import call_command
 from django_pydantic_agent.contrib.store.models import Run, RunFrames
 from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore
 from django_pydantic_agent.exceptions import LogPruned
+from django_pydantic_agent.runs.attach import preamble
+from django_pydantic_agent.runs.engine import get_engine
+from django_pydantic_agent.runs.mounts import find_mount
+from django_pydantic_agent.stores import durable_store
 from tests.recovery.processes import eventually
 from tests.recovery.test_kill import check_next_message, hold, spell
-from tests.store.test_run_log import WHOLE, ended_run, numbered
+from tests.store.test_run_log import WHOLE, ended_run
 from tests.store.test_run_store import read
 
 
@@ -19,7 +23,7 @@ def prune():
 def test_killed_while_it_prunes_a_process_leaves_a_whole_suffix_and_the_next_one_drops_the_rest(processes):
     store = DatabaseRunStore()
     # As many stretches at rest, so that there is a time in which to kill.
-    run = ended_run(store, numbered(1000, 20_000), per_commit=50, merged=True)
+    run = ended_run(store, [b'{"type":"CUSTOM","value":"%s"}' % (b"x" * 260_000)] * 200, per_commit=1, merged=True)
     whole = read(store, run, max_bytes=WHOLE)
     job = processes.start("prune")
     eventually(lambda: store.first_seq(run.key) > 1)
@@ -49,6 +53,26 @@ def test_the_model_hears_of_what_a_killed_run_had_said_after_its_log_was_pruned(
     assert row.first_seq == row.boundary_seq + 1
     assert (row.first_seq > 2) is boundary
     check_next_message(processes, "half an answer")
+
+
+@pytest.mark.parametrize("mount", ["talk", "plain"], ids=["in a thread", "outside of threads"])
+def test_who_attaches_is_told_the_same_after_the_log_was_pruned(processes, mount):
+    remember = {"do": "call", "tool": "remember", "id": "r", "args": {"number": 7}}
+    first = processes.body([["earlier"]])
+    processes.post_here(first, mount=mount)
+    second = processes.body([[remember], [spell("the answer")]], state={"numbers": []})
+    processes.post_here(second, mount=mount)
+    get_engine().wait()
+    conversation = find_mount(mount).conversation
+    told = [preamble(processes.run(body), store=durable_store(), conversation=conversation) for body in (first, second)]
+    assert b"the answer" in b"".join(told[1].frames)
+    assert b'{"numbers":[7]}' in b"".join(told[1].frames)
+    prune()
+    assert not RunFrames.objects.exists()
+    for body, before in zip((first, second), told, strict=True):
+        assert preamble(processes.run(body), store=durable_store(), conversation=conversation) == before
+    prune()
+    assert preamble(processes.run(second), store=durable_store(), conversation=conversation) == told[1]
 
 
 def test_a_run_with_an_effect_that_nobody_knows_keeps_its_log(processes, gates):

@@ -15,9 +15,12 @@ from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore, new_
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores.base import StoredRun
 from tests.store.factories import ending
+from tests.store.test_run_log import TERMINAL
 from tests.store.test_run_store import ADA, create, read, write
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+EVENT = b'{"type":"CUSTOM","name":"n","value":1}'
 
 
 @pytest.fixture
@@ -30,9 +33,9 @@ def ended(
 ) -> StoredRun:
     """Return a run of four events that ended so long ago."""
     run = create(store, run_id)
-    store.commit([write(run, 2, b"a", b"b", begins=True)])
+    store.commit([write(run, 2, EVENT, EVENT, begins=True)])
     interrupts = [{"id": "i"}] if status is RunStatus.INTERRUPTED else []
-    assert store.commit([write(run, 4, ending=ending(status, interrupts=interrupts))]) == [None]
+    assert store.commit([write(run, 4, ending=ending(status, frame=TERMINAL, interrupts=interrupts))]) == [None]
     store.tidy(run.key)
     Run.objects.filter(pk=run.key).update(finished_at=datetime.now(UTC) - timedelta(days=days_ago))
     return run
@@ -137,8 +140,8 @@ class TestHow:
     def test_a_transaction_drops_as_many_stretches_as_it_is_told_to(self, store, monkeypatch):
         run = create(store)
         for seq in range(2, 12):
-            store.commit([write(run, seq, b"a" * 200_000, begins=seq == 2)])
-        store.commit([write(run, 12, ending=ending())])
+            store.commit([write(run, seq, b'{"type":"CUSTOM","value":"%s"}' % (b"a" * 200_000), begins=seq == 2)])
+        store.commit([write(run, 12, ending=ending(frame=TERMINAL))])
         dropped: list[int] = []
         drop = RunLog.drop
 
@@ -170,8 +173,8 @@ class TestHow:
     def test_logs_are_tidied_whose_process_died_before_it_did_so(self, store):
         run, live = create(store), create(store, "live")
         for one in (run, live):
-            store.commit([write(one, 2, b"a", begins=True)])
-        store.commit([write(run, 3, b"b", ending=ending())])
+            store.commit([write(one, 2, EVENT, begins=True)])
+        store.commit([write(run, 3, EVENT, ending=ending(frame=TERMINAL))])
         whole = read(store, run)
         assert "1 logs with 4 events tidied" in prune()
         assert list(RunFrames.objects.filter(run=run.key).values_list("is_compressed", flat=True)) == [True]

@@ -23,6 +23,7 @@ from tests.store.test_run_store import create, in_threads, read, write
 pytestmark = pytest.mark.django_db(transaction=True)
 
 WHOLE = 1 << 30
+TERMINAL = b'{"type":"RUN_FINISHED"}'
 
 merged = pytest.mark.parametrize("merged", [False, True], ids=["loose", "merged"])
 
@@ -37,7 +38,7 @@ def ended_run(store: DatabaseRunStore, frames: list[bytes], *, per_commit: int =
     run = create(store)
     for start in range(0, len(frames), per_commit):
         assert store.commit([write(run, start + 2, *frames[start : start + per_commit], begins=not start)]) == [None]
-    assert store.commit([write(run, len(frames) + 2, ending=ending())]) == [None]
+    assert store.commit([write(run, len(frames) + 2, ending=ending(frame=TERMINAL))]) == [None]
     if merged:
         store.tidy(run.key)
     return run
