@@ -17,8 +17,12 @@ from django.test import Client
 
 from django_pydantic_agent.contrib.store.models import Run, RunFrames, ToolEffect
 from django_pydantic_agent.contrib.store.models.ledger import EffectStatus
+from django_pydantic_agent.log.preamble import messages_told
+from django_pydantic_agent.log.projection import Projection
 from django_pydantic_agent.ownership import Owner
+from django_pydantic_agent.runs.attach import preamble
 from django_pydantic_agent.runs.engine import get_engine
+from django_pydantic_agent.runs.mounts import find_mount
 from django_pydantic_agent.runs.recovery import Recovery
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores import durable_store
@@ -168,4 +172,10 @@ class Processes:
         assert (terminal["type"] == "RUN_ERROR") == (run.status in (RunStatus.ORPHANED, RunStatus.FAILED))
         unresolved = ToolEffect.objects.filter(run=run.key, status=EffectStatus.STARTED)
         assert not unresolved.filter(reason="").exists()
+        told = preamble(run, store=store, conversation=find_mount(run.server).conversation)
+        assert (told.seq, told.frames[0], told.frames[-1]) == (run.last_seq, frames[0], frames[-1])
+        written = Projection(state={})
+        for frame in frames:
+            written.apply_frame(frame)
+        assert messages_told(told.frames)[-len(written.messages) :] == written.messages
         return events
