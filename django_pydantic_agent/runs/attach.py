@@ -1,6 +1,8 @@
 """What a viewer without a cursor is told of a run, so that it can go on with what comes next."""
 
-from django_pydantic_agent.exceptions import RunNotFound, ThreadNotFound
+from contextlib import suppress
+
+from django_pydantic_agent.exceptions import LogPruned, RunNotFound, ThreadNotFound
 from django_pydantic_agent.log.frames import is_terminal
 from django_pydantic_agent.log.preamble import (
     MESSAGES_SNAPSHOT,
@@ -17,7 +19,7 @@ from django_pydantic_agent.stores.conversations import ConversationStore, Thread
 from django_pydantic_agent.threads.lineage import messages_before
 from django_pydantic_agent.threads.running import posted_state, state_before
 
-FOLDED_EVENTS = 2_000
+FOLDED_EVENTS = 10_000
 """A log outside of threads that holds more events is folded once, when the run ends, and not for every viewer."""
 
 
@@ -80,12 +82,8 @@ def _of_ended_turn(run: StoredRun, store: RunStore, kept: KeptFold, so_far: Thre
     state = next((frame for frame in kept.frames if frame.startswith(STATE_SNAPSHOT)), None)
     if state is None:
         return None
-    ends = kept.frames
-    if not ends[0].startswith(RUN_STARTED):
-        ends = [
-            frame for after in (0, kept.last_seq - 1) for frame in store.read_frames(run.key, after=after, max_bytes=1)
-        ]
-    if len(ends) < 2:
+    ends = kept.frames if kept.frames[0].startswith(RUN_STARTED) else _ends_of_log(run, store, kept.last_seq)
+    if not ends:
         return None
     started, terminal = ends[0], ends[-1]
     return Preamble([*opening_frames(started, state=state, messages=so_far.messages), terminal], kept.last_seq)
@@ -93,7 +91,8 @@ def _of_ended_turn(run: StoredRun, store: RunStore, kept: KeptFold, so_far: Thre
 
 def _folded(run: StoredRun, store: RunStore, so_far: ThreadSoFar | None) -> LogFold:
     if so_far is None:
-        fold = LogFold(messages_before(store, run), state=posted_state(run.key, store) or {})
+        posted = posted_state(run.key, store)
+        fold = LogFold(messages_before(store, run), state={} if posted is None else posted)
     else:
         state = state_before(run.key, store, so_far.state, is_own=so_far.state_seq > 0)
         fold = LogFold(
@@ -102,6 +101,17 @@ def _folded(run: StoredRun, store: RunStore, so_far: ThreadSoFar | None) -> LogF
             applied_seq=so_far.applied_seq,
             state_seq=so_far.state_seq,
         )
-    for frame in frames_after(store, run.key, after=0):
-        fold.take(frame)
+    # What is missing of a log that is pruned meanwhile is missed by the caller.
+    with suppress(LogPruned):
+        for frame in frames_after(store, run.key, after=0):
+            fold.take(frame)
     return fold
+
+
+def _ends_of_log(run: StoredRun, store: RunStore, last_seq: int) -> list[bytes]:
+    """Return the first and the last frame of a log, nothing where they are not there any more."""
+    try:
+        ends = [frame for after in (0, last_seq - 1) for frame in store.read_frames(run.key, after=after, max_bytes=1)]
+    except LogPruned:
+        return []
+    return ends if len(ends) == 2 else []

@@ -5,6 +5,7 @@ from itertools import islice
 
 from pydantic_core import from_json
 
+from django_pydantic_agent.exceptions import LogPruned
 from django_pydantic_agent.log.frames import JsonObject
 from django_pydantic_agent.log.preamble import messages_told
 from django_pydantic_agent.log.projection import Projection
@@ -32,11 +33,20 @@ def _written(store: RunStore, runs: Iterable[StoredRun]) -> list[JsonObject]:
             break
         unfolded.append(run)
     for run in reversed(unfolded):
-        projection = Projection(_with_posted(messages, store, run), state=None)
+        messages = _with_written(_with_posted(messages, store, run), store, run)
+    return messages
+
+
+def _with_written(messages: list[JsonObject], store: RunStore, run: StoredRun) -> list[JsonObject]:
+    projection = Projection(messages, state=None)
+    try:
         for frame in frames_after(store, run.key, after=0):
             projection.apply_frame(frame)
-        messages = projection.messages
-    return messages
+    except LogPruned:
+        # What the run wrote in a thread that nobody keeps here any more is not to be had.
+        told = messages_told(store.folded(run.key).frames)
+        return projection.messages if told is None else told
+    return projection.messages
 
 
 def _with_posted(messages: list[JsonObject], store: RunStore, run: StoredRun) -> list[JsonObject]:

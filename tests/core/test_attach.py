@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 from ag_ui.core import StateDeltaEvent
+from django.db import DEFAULT_DB_ALIAS
 from pydantic_ai import Agent
 
 from django_ag_ui.api.sse import for_older_viewer
 from django_pydantic_agent.connections import release_connections
-from django_pydantic_agent.contrib.store.models import RunFrames
+from django_pydantic_agent.contrib.store.models import Run, RunFrames
+from django_pydantic_agent.contrib.store.run_log import RunLog
 from django_pydantic_agent.exceptions import RunNotFound
 from django_pydantic_agent.log.frames import wire_form
 from django_pydantic_agent.log.preamble import STATE_SNAPSHOT, Preamble, messages_told
@@ -50,7 +52,9 @@ def prune(replay: Replay) -> None:
     if isinstance(replay.stores.runs, MemoryRunStore):
         replay.stores.runs._entries[replay.run.key].frames.clear()
     else:
-        RunFrames.objects.filter(run=replay.run.key).delete()
+        log = RunLog(run=replay.run.key, using=DEFAULT_DB_ALIAS)
+        while log.drop(through=replay.seq, stretches=1):
+            pass
 
 
 @pytest.mark.node
@@ -123,6 +127,36 @@ def test_a_run_that_continues_another_is_told_with_what_that_one_said(kind):
     assert told(third) == before
 
 
+def test_a_run_that_continues_one_of_a_thread_is_told_what_is_left_of_that():
+    kept = stores("database thread")
+    first = turn(kept, "first").finish()
+    outside = Stores(kept.runs)
+    second = turn(outside, "second", parent=first.run)
+    assert [message["id"] for message in messages_told(told(second).frames)] == ["q-first", "a-first", "q-second"]
+    keep_fold(first.run, store=kept.runs, conversation=kept.conversation)
+    prune(first)
+    assert [message["id"] for message in messages_told(told(second).frames)] == ["q-first", "q-second"]
+
+
+def test_a_run_whose_predecessor_is_pruned_while_it_is_looked_at_is_told_whole(monkeypatch):
+    kept = stores("database")
+    first = turn(kept, "first").finish()
+    second = turn(kept, "second", parent=first.run)
+    before = told(second)
+    look = kept.runs.folded
+
+    def prunes_behind(key):
+        found = look(key)
+        if key == first.run.key and not found.frames:
+            monkeypatch.undo()
+            keep_fold(first.run, store=kept.runs, conversation=None)
+            prune(first)
+        return found
+
+    monkeypatch.setattr(kept.runs, "folded", prunes_behind)
+    assert told(second) == before
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", RECORDED)
 def test_what_is_kept_of_an_ended_run_tells_the_same_without_its_log(kind, name):
@@ -177,6 +211,25 @@ def test_a_run_that_ends_while_it_is_looked_at_is_told_to_its_end(kind, is_prune
     assert (now.seq, now.frames[-1]) == (len(replay.frames), replay.frames[-1])
     assert json.loads(now.frames[1])["snapshot"] == {}
     assert [message["content"] for message in messages_told(now.frames)] == ["?", "answer"]
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+@pytest.mark.parametrize("kind", ["database", "database thread"])
+def test_nothing_is_told_of_a_run_that_is_deleted_while_it_is_looked_at(kind, has_ended, monkeypatch):
+    kept = stores(kind)
+    replay = turn(kept)
+    if has_ended:
+        replay.finish()
+    look = kept.runs.folded
+
+    def is_gone_behind(key):
+        found = look(key)
+        Run.objects.all().delete()
+        return found
+
+    monkeypatch.setattr(kept.runs, "folded", is_gone_behind)
+    with pytest.raises(RunNotFound):
+        told(replay)
 
 
 def test_a_long_log_is_folded_once_when_the_run_ends(monkeypatch):
