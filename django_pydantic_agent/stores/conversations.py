@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 class ActiveRun:
     """The run that a thread is busy with; `applied_seq` is the last seq that its stored messages and state hold.
 
-    `key` names the run inside its store and is never shown to a client. `behind` counts the messages of the current
-    branch that stand behind the run's own: they belong to turns that are queued.
+    `key` names the run inside its store and is never shown to a client. `state_seq` is the last seq in the stored
+    state, 0 where the run has not written that. `behind` counts the messages of the current branch that stand behind
+    the run's own: they belong to turns that are queued.
     """
 
     key: int
     run_id: str
     applied_seq: int
+    state_seq: int = 0
     behind: int = 0
 
 

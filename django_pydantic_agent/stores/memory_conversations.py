@@ -231,8 +231,7 @@ class MemoryConversationStore(ConversationStore):
                 if active is not None and key[1] == active.key:
                     applied_seq = max(applied_seq, row.through_seq)
                 behind += active is not None and key[:2] > (active.turn, active.key)
-            if active is not None and thread.state_of[0] == active.key:
-                applied_seq = max(applied_seq, thread.state_of[1])
+            state_seq = thread.state_of[1] if active is not None and thread.state_of[0] == active.key else 0
             return StoredThread(
                 thread_id=thread_id,
                 title=thread.title,
@@ -240,9 +239,15 @@ class MemoryConversationStore(ConversationStore):
                 messages=messages,
                 state=from_json(thread.state),
                 archived=thread.is_archived,
-                active_run=ActiveRun(key=active.key, run_id=active.run_id, applied_seq=applied_seq, behind=behind)
-                if active
-                else None,
+                active_run=None
+                if active is None
+                else ActiveRun(
+                    key=active.key,
+                    run_id=active.run_id,
+                    applied_seq=max(applied_seq, state_seq),
+                    state_seq=state_seq,
+                    behind=behind,
+                ),
                 interrupts=from_json(thread.interrupts) if thread.waiting is not None else [],
                 superseded=[
                     ReplacedMessages(replaced_by=thread.runs[key].run_id, messages=replaced[key])

@@ -24,7 +24,8 @@ def with_running_turn(thread: StoredThread, store: RunStore) -> StoredThread:
     if active is None:
         return thread
     place = len(thread.messages) - active.behind
-    projection = Projection(thread.messages[:place], state=thread.state)
+    state = state_before(active.key, store, thread.state, is_own=active.state_seq > 0)
+    projection = Projection(thread.messages[:place], state=state)
     applied_seq = active.applied_seq
     for frame in frames_after(store, active.key, after=applied_seq):
         if is_terminal(frame):

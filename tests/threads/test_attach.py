@@ -10,6 +10,7 @@ from django_pydantic_agent.log.preamble import messages_told
 from django_pydantic_agent.runs.attach import preamble
 from django_pydantic_agent.runs.engine import get_engine
 from django_pydantic_agent.testing.models import Gate, Reasoning, ScriptedModel, Text, ToolCall
+from django_pydantic_agent.threads.running import with_running_turn
 from tests.core.folding import projected
 from tests.core.streams import Stream
 from tests.threads.talk import Talk
@@ -62,6 +63,22 @@ def test_who_attaches_in_the_middle_of_a_turn_ends_with_what_everybody_has():
         joined = projected(Stream([]), [*now.frames, *log[now.seq :]])
         assert (joined.messages, joined.state) == (everybody.messages, everybody.state)
     assert everybody.messages == talk.read().messages
+
+
+def test_a_thread_that_is_read_in_the_middle_of_a_turn_has_the_state_that_the_turn_changes():
+    gate = Gate()
+    agent = agent_with(lambda prompt: [[gate, ToolCall("note")], ["ok"]], add("/notes/-", "n"))
+    talk = Talk(agent)
+    Talk(Agent(ScriptedModel([["ok"]]))).say("one")
+    run = talk.start("two", state={"notes": []})
+    gate.wait_reached()
+    thread = with_running_turn(talk.read(), talk.store)
+    assert thread.state == {"notes": []}
+    gate.open()
+    talk.events(run)
+    log = talk.store.read_frames(run.key, after=thread.active_run.applied_seq, max_bytes=10**9)
+    assert projected(Stream([], thread.messages, thread.state), log).state == {"notes": ["n"]}
+    assert with_running_turn(talk.read(), talk.store).state == {"notes": ["n"]}
 
 
 def test_an_ended_turn_is_told_with_the_state_that_it_ended_with():

@@ -265,7 +265,8 @@ class DefaultConversationStore(ConversationStore):
         seen = (row["revision"], row["state_run"], row["state_seq"])
         current: list[JsonObject] = []
         replaced: dict[int, list[JsonObject]] = {}
-        applied_seq = row["state_seq"] if active is not None and row["state_run"] == active[0] else 1
+        state_seq = row["state_seq"] if active is not None and row["state_run"] == active[0] else 0
+        applied_seq = max(state_seq, 1)
         behind = 0
         for (turn, run, _), message, about in _messages(rows):
             replaced_by, through_seq, *now = about
@@ -287,7 +288,9 @@ class DefaultConversationStore(ConversationStore):
             archived=row["is_archived"],
             active_run=None
             if active is None
-            else ActiveRun(key=active[0], run_id=active[1], applied_seq=applied_seq, behind=behind),
+            else ActiveRun(
+                key=active[0], run_id=active[1], applied_seq=applied_seq, state_seq=state_seq, behind=behind
+            ),
             interrupts=row["open_interrupts"] if row["waiting_run"] is not None else [],
             superseded=self._named(replaced),
         )
