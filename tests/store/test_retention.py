@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any
+from unittest import mock
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -80,7 +81,9 @@ class TestWhatGoes:
         run = ended(store)
         before = Run.objects.values().get()
         prune("--older-than=1")
-        assert Run.objects.values().get() == {**before, "first_seq": 5}
+        assert Run.objects.values().get() == {**before, "first_seq": 5, "folded": mock.ANY}
+        folded = store.folded(run.key).frames
+        assert (folded[0], folded[-1]) == (b'{"type":"RUN_STARTED"}', TERMINAL)
         assert store.get(owner=ADA, scope="", run_id="run").last_seq == 4
         assert store.first_seq(run.key) == 5
 
