@@ -3,7 +3,6 @@
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any
-from unittest import mock
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -81,7 +80,8 @@ class TestWhatGoes:
         run = ended(store)
         before = Run.objects.values().get()
         prune("--older-than=1")
-        assert Run.objects.values().get() == {**before, "first_seq": 5, "folded": mock.ANY}
+        after = Run.objects.values().get()
+        assert after == {**before, "first_seq": 5, "folded": after["folded"]}
         folded = store.folded(run.key).frames
         assert (folded[0], folded[-1]) == (b'{"type":"RUN_STARTED"}', TERMINAL)
         assert store.get(owner=ADA, scope="", run_id="run").last_seq == 4
