@@ -62,8 +62,8 @@ class TestMerge:
     @pytest.mark.parametrize("per_commit", [1, 3, 100])
     def test_merged_and_original_replay_are_equal_event_by_event(self, store, per_commit):
         noise = random.Random(1)
-        large = [noise.randbytes(size).replace(b"\n", b"") for size in (5_000_000, 300_000, 1)]
-        frames = [*numbered(40), *large[:2], b"{}", *numbered(30, 2_000), *large[2:], *numbered(5)]
+        large = [noise.randbytes(size).replace(b"\n", b"") for size in (4_500_000, 300_000, 1)]
+        frames = [*numbered(9), *large[:2], b"{}", *numbered(9, 4_000), *large[2:], *numbered(3)]
         run = ended_run(store, frames, per_commit=per_commit)
         original = [read(store, run, after=seq, max_bytes=1) for seq in range(len(frames) + 3)]
         store.tidy(run.key)
