@@ -25,6 +25,10 @@ class LogPruned(RunError):
         self.first_seq = first_seq
 
 
+class IdempotencyKeyTaken(RunError):
+    """The owner has started a run under this idempotency key before."""
+
+
 class ThreadNotFound(RunError):
     """The owner has no thread of this id."""
 

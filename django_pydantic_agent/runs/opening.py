@@ -32,6 +32,7 @@ def new_run(plan: RunPlan) -> NewRun:
         conversation=thread.conversation if thread else None,
         turn=thread.start if thread else None,
         request=kept_request(plan),
+        idempotency=plan.idempotency,
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from django_pydantic_agent.runs.request import RunRequest
-from django_pydantic_agent.stores.base import RunStore, StoredRun
+from django_pydantic_agent.stores.base import Idempotency, RunStore, StoredRun
 from django_pydantic_agent.stores.conversations import ConversationStore, TurnStart
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ class RunPlan:
     source: StoredRun | None = None
     protocol: str = ""
     thread: ThreadPlan | None = None
+    idempotency: Idempotency | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,17 @@ FrameMaker = Callable[["int | None"], bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Idempotency:
+    """The key under which a client starts one run, however often it posts.
+
+    `content` is the digest of what was posted, but for the run id.
+    """
+
+    key: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NewRun:
     """A run as it is accepted, before anything of it has executed.
 
@@ -42,6 +53,7 @@ class NewRun:
     conversation: "ConversationStore | None" = None
     turn: "TurnStart | None" = None
     request: dict[str, Any] | None = None
+    idempotency: Idempotency | None = None
 
     def accept_turn(self, run: int) -> int | None:
         """Write the turn for the run of this key and return the thread's revision, None outside of threads."""
@@ -55,7 +67,8 @@ class StoredRun:
     """A run as it was when it was read.
 
     `key` names the run inside its store and is never shown to a client. `last_seq` is the last committed frame.
-    `error` is `{"code", "message"}` and safe to show; `interrupts` are AG-UI interrupts as JSON objects.
+    `content_digest` is that of the `Idempotency` it was started with. `error` is `{"code", "message"}` and safe to show;
+    `interrupts` are AG-UI interrupts as JSON objects.
     """
 
     key: int
@@ -67,6 +80,7 @@ class StoredRun:
     status: RunStatus
     digest: str
     started_at: datetime
+    content_digest: str = ""
     finished_at: datetime | None = None
     parent_run_id: str | None = None
     epoch: int = 1
@@ -261,14 +275,17 @@ class RunStore(Protocol):
     def create(self, new: NewRun, *, on_commit: Callable[[StoredRun], None]) -> StoredRun:
         """Write a run and its first frame in one transaction and call `on_commit` once they are safe.
 
-        Raises `RunIdTaken` where the owner already has a run of this id in this scope, `RunNotFound` where the run that
-        it continues is gone, and `WriteTooLarge` for what the store cannot hold.
+        Raises `RunIdTaken` where the owner already has a run of this id in this scope, `IdempotencyKeyTaken` where it
+        has one of this key in this scope and server, `RunNotFound` where the run that it continues is gone, and
+        `WriteTooLarge` for what the store cannot hold.
         """
         ...
 
     def get(self, *, owner: Owner | None, scope: str, run_id: str) -> StoredRun | None: ...
 
     def by_key(self, key: int, *, owner: Owner | None) -> StoredRun | None: ...
+
+    def by_idempotency_key(self, key: str, *, owner: Owner | None, scope: str, server: str) -> StoredRun | None: ...
 
     def page(self, *, owner: Owner | None, scope: str, query: RunQuery) -> RunPage: ...
 

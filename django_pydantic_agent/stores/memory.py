@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from django_pydantic_agent.exceptions import InvalidInput, LeaseLost, RunIdTaken, RunNotFound
+from django_pydantic_agent.exceptions import IdempotencyKeyTaken, InvalidInput, LeaseLost, RunIdTaken, RunNotFound
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores.base import (
@@ -28,6 +28,7 @@ ENDED_RUNS = 256
 """How many runs are remembered after their end."""
 
 RunName = tuple[Owner, str, str]
+IdempotencyName = tuple[Owner, str, str, str]
 
 
 @dataclass(slots=True)
@@ -42,6 +43,7 @@ class _Entry:
     start: "list[ModelMessage]" = field(default_factory=list)
     end: "list[ModelMessage]" = field(default_factory=list)
     boundary_seq: int = 0
+    idempotency_name: IdempotencyName | None = None
 
 
 class MemoryRunStore(RunStore):
@@ -55,6 +57,7 @@ class MemoryRunStore(RunStore):
         self._lock = threading.RLock()
         self._entries: dict[int, _Entry] = {}
         self._names: dict[RunName, int] = {}
+        self._by_idempotency: dict[IdempotencyName, int] = {}
         self._ended: list[int] = []
 
     def create(self, new: NewRun, *, on_commit: Callable[[StoredRun], None]) -> StoredRun:
@@ -62,6 +65,11 @@ class MemoryRunStore(RunStore):
             name = None if new.owner is None else (new.owner, new.scope, new.run_id)
             if name in self._names:
                 raise RunIdTaken(self._entries[self._names[name]].run)
+            idempotency, key_name = new.idempotency, None
+            if new.owner is not None and idempotency is not None:
+                key_name = (new.owner, new.scope, new.server, idempotency.key)
+            if key_name in self._by_idempotency:
+                raise IdempotencyKeyTaken
             run = StoredRun(
                 key=next(self._keys),
                 owner=new.owner,
@@ -72,6 +80,7 @@ class MemoryRunStore(RunStore):
                 status=RunStatus.QUEUED,
                 digest=new.digest,
                 started_at=datetime.now(UTC),
+                content_digest=idempotency.content if idempotency else "",
                 parent_run_id=new.parent.run_id if new.parent else None,
             )
             parent = new.parent.key if new.parent else None
@@ -80,6 +89,9 @@ class MemoryRunStore(RunStore):
             self._entries[run.key] = entry
             if name is not None:
                 self._names[name] = run.key
+            if key_name is not None:
+                self._by_idempotency[key_name] = run.key
+                entry.idempotency_name = key_name
         on_commit(run)
         return run
 
@@ -92,6 +104,11 @@ class MemoryRunStore(RunStore):
         with self._lock:
             entry = self._entries.get(key)
             return entry.run if entry is not None and entry.run.owner == owner else None
+
+    def by_idempotency_key(self, key: str, *, owner: Owner | None, scope: str, server: str) -> StoredRun | None:
+        with self._lock:
+            found = None if owner is None else self._by_idempotency.get((owner, scope, server, key))
+            return None if found is None else self._entries[found].run
 
     def page(self, *, owner: Owner | None, scope: str, query: RunQuery) -> RunPage:
         if query.cursor is not None and not query.cursor.isdecimal():
@@ -177,9 +194,12 @@ class MemoryRunStore(RunStore):
         with self._lock:
             self._ended.append(key)
             for old in self._ended[:-ENDED_RUNS]:
-                run = self._entries.pop(old).run
+                entry = self._entries.pop(old)
+                run = entry.run
                 if run.owner is not None:
                     del self._names[run.owner, run.scope, run.run_id]
+                if entry.idempotency_name is not None:
+                    del self._by_idempotency[entry.idempotency_name]
             del self._ended[:-ENDED_RUNS]
 
     def _entry(self, key: int) -> _Entry:

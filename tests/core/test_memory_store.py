@@ -1,13 +1,14 @@
 import threading
+from dataclasses import replace
 
 import pytest
 
-from django_pydantic_agent.exceptions import LeaseLost, RunIdTaken
+from django_pydantic_agent.exceptions import IdempotencyKeyTaken, LeaseLost, RunIdTaken
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.opening import new_run
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores import memory
-from django_pydantic_agent.stores.base import Ending, RunQuery, RunWrite
+from django_pydantic_agent.stores.base import Ending, Idempotency, RunQuery, RunWrite
 from django_pydantic_agent.stores.memory import MemoryRunStore
 from tests.core.plans import OWNER, plan
 
@@ -21,6 +22,12 @@ def store():
 
 def create(store, run_id, owner=OWNER):
     return store.create(new_run(plan(store=store, run_id=run_id, owner=owner)), on_commit=lambda run: None)
+
+
+def create_under(store, key, run_id, owner=OWNER):
+    new = new_run(plan(store=store, run_id=run_id, owner=owner))
+    new = replace(new, idempotency=Idempotency(key=key, content="c"))
+    return store.create(new, on_commit=lambda run: None)
 
 
 def end(store, run):
@@ -61,6 +68,21 @@ def test_runs_without_an_owner_are_never_found_and_never_clash(store):
     create(store, "same", None)
     assert store.get(owner=None, scope="", run_id="same") is None
     assert store.page(owner=None, scope="", query=RunQuery()).runs == []
+
+
+def test_an_idempotency_key_is_that_of_one_run_of_its_owner_for_as_long_as_that_is_kept(store, monkeypatch):
+    monkeypatch.setattr(memory, "ENDED_RUNS", 1)
+    first, theirs = create_under(store, "k", "r1"), create_under(store, "k", "r1", OTHER)
+    with pytest.raises(IdempotencyKeyTaken):
+        create_under(store, "k", "r2")
+    found = store.by_idempotency_key("k", owner=OWNER, scope="", server=first.server)
+    assert (found, found.content_digest) == (first, "c")
+    assert store.by_idempotency_key("k", owner=OTHER, scope="", server=first.server) == theirs
+    create_under(store, "k", "r3", None)
+    create_under(store, "k", "r4", None)
+    end(store, first)
+    end(store, theirs)
+    assert create_under(store, "k", "r2").run_id == "r2"
 
 
 def test_pages_go_from_the_newest_to_the_oldest_run(store):

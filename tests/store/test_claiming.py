@@ -18,7 +18,7 @@ from django_pydantic_agent.contrib.store.default_step_store import DefaultStepSt
 from django_pydantic_agent.contrib.store.models import Run
 from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore
 from django_pydantic_agent.ownership import BUCKET_SESSION_KEY, Owner
-from django_pydantic_agent.stores.base import RunQuery
+from django_pydantic_agent.stores.base import Idempotency, RunQuery
 from django_pydantic_agent.testing.step_store import effect, event, prompt, snapshot
 from tests.store.factories import new_run, step_store
 
@@ -150,6 +150,22 @@ class TestClaimRuns:
         assert run_ids(self.target) == {"same", "other"}
         assert run_ids(self.source) == {"same"}
         assert runs.get(owner=self.target, scope="", run_id="same").digest == "user" * 16
+
+    def test_an_idempotency_key_goes_with_its_run(self):
+        key = Idempotency(key="k", content="c" * 64)
+        run = runs.create(new_run(self.source, "keyed", idempotency=key), on_commit=lambda run: None)
+        assert claim_runs(self.source, self.target) == 1
+        assert runs.by_idempotency_key("k", owner=self.source, scope="", server="server") is None
+        found = runs.by_idempotency_key("k", owner=self.target, scope="", server="server")
+        assert (found.key, found.content_digest) == (run.key, "c" * 64)
+
+    def test_a_run_whose_idempotency_key_the_user_has_already_stays_behind(self):
+        key = Idempotency(key="k", content="c" * 64)
+        for owner, run_id in [(self.source, "ours"), (self.target, "theirs")]:
+            runs.create(new_run(owner, run_id, idempotency=key), on_commit=lambda run: None)
+        runs.create(new_run(self.source, "other"), on_commit=lambda run: None)
+        assert claim_runs(self.source, self.target) == 1
+        assert run_ids(self.target) == {"theirs", "other"}
 
     def test_any_number_goes_in_batches(self, monkeypatch, django_assert_max_num_queries):
         monkeypatch.setattr(claiming, "BATCH_SIZE", 10)

@@ -17,6 +17,7 @@ from django_pydantic_agent.contrib.store.models import Run, RunFrames, StepEvent
 from django_pydantic_agent.contrib.store.records import effect_row, event_row
 from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore, new_row
 from django_pydantic_agent.exceptions import (
+    IdempotencyKeyTaken,
     InvalidInput,
     LeaseLost,
     RunIdTaken,
@@ -26,7 +27,7 @@ from django_pydantic_agent.exceptions import (
 )
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import RunStatus
-from django_pydantic_agent.stores.base import KeptFold, RunQuery, RunWrite, StoredRun
+from django_pydantic_agent.stores.base import Idempotency, KeptFold, RunQuery, RunWrite, StoredRun
 from django_pydantic_agent.testing.step_store import effect, event
 from tests.store.factories import ending, new_run
 
@@ -107,6 +108,32 @@ class TestCreate:
         with pytest.raises(RunIdTaken) as refusal:
             create(store)
         assert refusal.value.run == run
+
+    def test_an_idempotency_key_is_that_of_one_run_in_its_owner_scope_and_server(self, store):
+        key = Idempotency(key="k", content="c" * 64)
+        first = create(store, "first", idempotency=key)
+        assert first.content_digest == "c" * 64
+        others = [
+            create(store, "other", idempotency=Idempotency(key="K", content="")),
+            create(store, "scoped", scope="mount", idempotency=key),
+            create(store, "elsewhere", server="another", idempotency=key),
+            create(store, "run", BOB, idempotency=key),
+        ]
+        with pytest.raises(IdempotencyKeyTaken):
+            create(store, "second", idempotency=key)
+        assert store.get(owner=ADA, scope="", run_id="second") is None
+        found = store.by_idempotency_key("k", owner=ADA, scope="", server="server")
+        assert found == first
+        assert store.by_idempotency_key("k", owner=BOB, scope="", server="server") == others[-1]
+        assert store.by_idempotency_key("k", owner=BOB, scope="mount", server="server") is None
+
+    def test_one_of_many_simultaneous_runs_gets_the_idempotency_key(self, store):
+        numbers = iter(range(8))
+        key = Idempotency(key="k", content="c" * 64)
+        results = in_threads(8, lambda: create(store, f"run{next(numbers)}", idempotency=key))
+        assert sum(isinstance(result, StoredRun) for result in results) == 1
+        assert sum(isinstance(result, IdempotencyKeyTaken) for result in results) == 7
+        assert Run.objects.count() == 1
 
     def test_a_taken_run_id_leaves_the_transaction_around_it_usable(self, store):
         create(store)

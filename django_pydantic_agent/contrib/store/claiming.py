@@ -1,6 +1,7 @@
 """What happens at login: the threads and runs of the visitor's bucket become the user's."""
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from django.db import DatabaseError, IntegrityError, router, transaction
@@ -8,7 +9,7 @@ from django.db.models import QuerySet
 
 from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.contrib.store.models import Run, Thread
-from django_pydantic_agent.contrib.store.querysets import digests
+from django_pydantic_agent.contrib.store.querysets import digests, idempotency_digest
 from django_pydantic_agent.ownership import BUCKET_SESSION_KEY, Owner
 
 logger = logging.getLogger(__name__)
@@ -55,18 +56,22 @@ def claim_threads(source: Owner, target: Owner) -> int:
 def claim_runs(source: Owner, target: Owner) -> int:
     """Make the runs of `source` those of `target` and return their number.
 
-    Runs whose id `target` has already stay behind, and so do those whose thread has stayed behind.
+    Runs whose id or idempotency key `target` has already stay behind, and so do those whose thread has stayed behind.
     """
     runs = Run.objects.using(router.db_for_write(Run)).of_owner(source)
-    runs = runs.exclude(in_thread__owner_digest=digest(source.key)).only("owner", "scope", *_IDS_OF_RUN.values())
-    return _claim(runs, target, _IDS_OF_RUN, unique="run_digest")
+    runs = runs.exclude(in_thread__owner_digest=digest(source.key)).only(
+        "owner", "scope", "server", "idempotency_key", "idempotency_digest", *_IDS_OF_RUN.values()
+    )
+    return _claim(runs, target, _IDS_OF_RUN, unique="run_digest", columns=["idempotency_digest"])
 
 
-def _claim(rows: "QuerySet[Any]", owner: Owner, ids: dict[str, str], *, unique: str) -> int:
+def _claim(
+    rows: "QuerySet[Any]", owner: Owner, ids: dict[str, str], *, unique: str, columns: Sequence[str] = ()
+) -> int:
     """Give the rows to `owner` in batches, each a transaction of its own; `ids` are what they have digests of."""
     claimed, last = 0, 0
     rows = rows.order_by("pk")
-    columns = ["owner", "owner_digest", "partition_digest", *(f"{name}_digest" for name in ids)]
+    columns = ["owner", "owner_digest", "partition_digest", *(f"{name}_digest" for name in ids), *columns]
     while batch := list(rows.filter(pk__gt=last)[:BATCH_SIZE]):
         last = batch[-1].pk
         for row in batch:
@@ -89,6 +94,8 @@ def _give(row: Any, owner: Owner, ids: dict[str, str]) -> None:
     }
     for name, value in values.items():
         setattr(row, name, value)
+    if getattr(row, "idempotency_key", None) is not None:
+        row.idempotency_digest = idempotency_digest(owner, row.scope, row.server, row.idempotency_key)
 
 
 def _without_clashes(rows: list[Any], unique: str) -> list[Any]:

@@ -21,6 +21,11 @@ def digests(owner: Owner, scope: str, **texts: str | None) -> dict[str, str | No
     return {f"{name}_digest": None if text is None else digest(owner.key, scope, text) for name, text in texts.items()}
 
 
+def idempotency_digest(owner: Owner, scope: str, server: str, key: str) -> str:
+    """Return what no two runs may share that were started under an idempotency key."""
+    return digest(owner.key, scope, server, key)
+
+
 class OwnedQuerySet(models.QuerySet[_M]):
     def for_owner(self, owner: Owner, scope: str, **texts: str) -> Self:
         """Keep the rows of one owner in one scope, and of those the ones with these ids.

@@ -17,11 +17,17 @@ from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.contrib.store.models import Run, RunFrames
 from django_pydantic_agent.contrib.store.outages import insistently
 from django_pydantic_agent.contrib.store.packets import within_packets
-from django_pydantic_agent.contrib.store.querysets import RunQuerySet, digests
+from django_pydantic_agent.contrib.store.querysets import RunQuerySet, digests, idempotency_digest
 from django_pydantic_agent.contrib.store.recursive import fetch_recursive
 from django_pydantic_agent.contrib.store.rows import as_json, insert
 from django_pydantic_agent.contrib.store.run_log import FRAME_COLUMNS, RunLog, stretch_rows
-from django_pydantic_agent.exceptions import LeaseLost, RunIdTaken, RunNotFound, UnstorableWrite
+from django_pydantic_agent.exceptions import (
+    IdempotencyKeyTaken,
+    LeaseLost,
+    RunIdTaken,
+    RunNotFound,
+    UnstorableWrite,
+)
 from django_pydantic_agent.log.frames import storable, storable_value
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import LIVE, RunStatus, sources_of
@@ -40,6 +46,7 @@ _SUMMARY = (
     "server",
     "status",
     "body_digest",
+    "content_digest",
     "created_at",
     "finished_at",
     "parent_run_id",
@@ -90,6 +97,7 @@ class DatabaseRunStore:
             last_seq=1,
             request=storable_value(new.request),
             created_at=now,
+            **_idempotency_columns(new),
         )
         try:
             with transaction.atomic(using=alias), within_packets(alias):
@@ -110,6 +118,7 @@ class DatabaseRunStore:
                     status=RunStatus.QUEUED,
                     digest=new.digest,
                     started_at=now,
+                    content_digest=row.content_digest,
                     parent_run_id=parent.run_id if parent else None,
                 )
                 transaction.on_commit(lambda: on_commit(run), using=alias, robust=True)
@@ -117,6 +126,8 @@ class DatabaseRunStore:
             taken = self.get(owner=new.owner, scope=new.scope, run_id=new.run_id)
             if taken is not None:
                 raise RunIdTaken(taken) from None
+            if row.idempotency_digest and self._runs.filter(idempotency_digest=row.idempotency_digest).exists():
+                raise IdempotencyKeyTaken from None
             if parent is not None and not self._runs.filter(pk=parent.key).exists():
                 raise RunNotFound from None
             raise
@@ -131,6 +142,12 @@ class DatabaseRunStore:
         if owner is None:
             return None
         return next(self._stored(self._runs.of_owner(owner).filter(pk=key), owner), None)
+
+    def by_idempotency_key(self, key: str, *, owner: Owner | None, scope: str, server: str) -> StoredRun | None:
+        if owner is None:
+            return None
+        runs = self._runs.filter(idempotency_digest=idempotency_digest(owner, scope, server, key))
+        return next(self._stored(runs, owner), None)
 
     def page(self, *, owner: Owner | None, scope: str, query: RunQuery) -> RunPage:
         if owner is None:
@@ -307,6 +324,17 @@ def new_row(
         **digests(owner, scope, run=run_id, thread=thread_id, parent=parent_run_id),
         **columns,
     )
+
+
+def _idempotency_columns(new: NewRun) -> dict[str, str]:
+    if new.idempotency is None or new.owner is None:
+        return {}
+    key = new.idempotency.key
+    return {
+        "idempotency_key": key,
+        "idempotency_digest": idempotency_digest(new.owner, new.scope, new.server, key),
+        "content_digest": new.idempotency.content,
+    }
 
 
 def _advance(connection: BaseDatabaseWrapper, write: RunWrite) -> bool:

@@ -40,6 +40,7 @@ class RunAdmin(ReadOnlyAdmin):
         "thread_id",
         "parent_run_id",
         "server",
+        "idempotency_key",
         "status",
         "is_ledger_only",
         "protocol",

@@ -63,6 +63,9 @@ class Run(models.Model):
     is_ledger_only = models.BooleanField(_("ledger only"), default=False)
     input = models.BinaryField(_("input"), default=b"")
     body_digest = models.CharField(_("digest of the body"), max_length=64, blank=True, default="")
+    content_digest = models.CharField(_("digest of the body without its run id"), max_length=64, blank=True, default="")
+    idempotency_key = OptionalTextField(_("idempotency key"))
+    idempotency_digest = DigestField(null=True)
     protocol = models.CharField(_("protocol"), max_length=32, blank=True, default="")
     message_ids = models.JSONField(_("accepted message ids"), default=list)
     output_message_ids = models.JSONField(_("written message ids"), default=list)
@@ -97,7 +100,10 @@ class Run(models.Model):
     class Meta:
         verbose_name = _("run")
         verbose_name_plural = _("runs")
-        constraints = (models.UniqueConstraint(fields=["run_digest"], name="dpa_store_run_digest"),)
+        constraints = (
+            models.UniqueConstraint(fields=["run_digest"], name="dpa_store_run_digest"),
+            models.UniqueConstraint(fields=["idempotency_digest"], name="dpa_store_run_idempotency"),
+        )
         indexes = (
             models.Index(fields=["partition_digest", "is_ledger_only", "id"], name="dpa_store_run_partition"),
             models.Index(fields=["thread_digest", "id"], name="dpa_store_run_thread"),
