@@ -141,26 +141,30 @@ class AGUIServer:
 
     def get_urls(self) -> list[URLPattern]:
         """Return the routes of this mount; a subclass may put its own in front."""
-        from django_ag_ui.api import runs, threads, tools, views
+        from django_ag_ui.api import events, runs, starting, threads, tools, views
 
         def route(pattern: str, view: type[views.AGUIView], name: str) -> URLPattern:
             return path(pattern, views.non_atomic(view.as_view(server=self)), name=name)
 
         patterns = [
-            route("", runs.AgentView, "agent"),
+            route("", starting.AgentView, "agent"),
             route("tools/", tools.ToolsView, "tools"),
             route("runs/<str:run>/", runs.RunView, "run"),
+            route("runs/<str:run>/events/", events.RunEventsView, "run-events"),
+            route("runs/<str:run>/cancel/", runs.CancelView, "run-cancel"),
         ]
         if self.step_store is not None:
             patterns += [
                 route("runs/", runs.RunsView, "runs"),
-                route("resume/<str:run>/", runs.ContinueView, "resume"),
-                route("fork/<str:run>/", runs.ContinueView, "fork"),
+                route("resume/<str:run>/", starting.ContinueView, "resume"),
+                route("fork/<str:run>/", starting.ContinueView, "fork"),
             ]
         if self.conversation_store is not None:
             patterns += [
                 route("threads/", threads.ThreadsView, "threads"),
                 route("threads/<str:thread>/", threads.ThreadView, "thread"),
+                route("threads/<str:thread>/events/", events.ThreadEventsView, "thread-events"),
+                route("threads/<str:thread>/connect/", events.ConnectView, "thread-connect"),
             ]
         return [*patterns, re_path(r"^[\s\S]*$", views.unknown_route)]
 

@@ -44,6 +44,36 @@ class RunIdReused(exceptions.APIException):
     default_code = "run_id_reused"
 
 
+class IdempotencyKeyReused(exceptions.APIException):
+    status_code = status.HTTP_409_CONFLICT
+    default_detail = "this idempotency key was used for another post"
+    default_code = "idempotency_key_reused"
+
+
+class InvalidIdempotencyKey(exceptions.APIException):
+    status_code = status.HTTP_400_BAD_REQUEST
+    default_detail = "an idempotency key is 1 to 255 printable ASCII characters"
+    default_code = "invalid_idempotency_key"
+
+
+class InvalidCursor(exceptions.APIException):
+    status_code = status.HTTP_400_BAD_REQUEST
+    default_detail = "the cursor is not one that this server gave"
+    default_code = "invalid_cursor"
+
+
+class CursorExpired(exceptions.APIException):
+    """What comes behind the cursor is not kept any more; `snapshot_url` is where the run can be seen as it is now."""
+
+    status_code = status.HTTP_410_GONE
+    default_detail = "the events behind the cursor are not kept any more"
+    default_code = "cursor_expired"
+
+    def __init__(self, snapshot_url: str) -> None:
+        super().__init__()
+        self.more = {"snapshot_url": snapshot_url}
+
+
 class ApprovalsUnavailable(exceptions.APIException):
     status_code = status.HTTP_422_UNPROCESSABLE_ENTITY
     default_detail = "this server takes no answers to interrupts yet"

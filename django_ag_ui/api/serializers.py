@@ -18,7 +18,8 @@ def run_row(run: StoredRun, *, mount: str, with_steps: bool, title: str | None) 
     `mount` is the path of the mount, `with_steps` says that it has a step store, `title` is that of the run's thread.
     """
     segment = encode_id(run.run_id)
-    links = {"self": f"{mount}runs/{segment}/"}
+    url = f"{mount}runs/{segment}/"
+    links = {"self": url, "events": f"{url}events/", "cancel": f"{url}cancel/"}
     if with_steps and run.continuable:
         links |= {"resume": f"{mount}resume/{segment}/", "fork": f"{mount}fork/{segment}/"}
     return {

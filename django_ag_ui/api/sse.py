@@ -22,6 +22,7 @@ from django_pydantic_agent.runs.drain import drain_on_sigterm
 if TYPE_CHECKING:
     from django_ag_ui.api.access import Access
     from django_pydantic_agent.runs.follow import Follower
+    from django_pydantic_agent.runs.follow_thread import ThreadFollower
     from django_pydantic_agent.runs.live_log import Batch
 
 logger = logging.getLogger("django_ag_ui")
@@ -59,6 +60,10 @@ def respond(request: HttpRequest, stream: "RunStream | FixedStream") -> Streamin
     return StreamingHttpResponse(content, content_type="text/event-stream", headers=HEADERS)
 
 
+def _id_prefix(run_id: str) -> bytes:
+    return b"id: %s:" % quote(run_id, safe="").encode()
+
+
 class FixedStream:
     """A stream of a few events, all known, without ids."""
 
@@ -82,7 +87,7 @@ class RunStream:
     def __init__(
         self,
         run_id: str,
-        follow: "Callable[[float], Follower]",
+        follow: "Callable[[float], Follower | ThreadFollower]",
         *,
         access: "Access",
         config: AGUIConfig,
@@ -90,7 +95,7 @@ class RunStream:
         resumes: bool,
         max_seconds: float | None,
     ) -> None:
-        self._prefix = b"id: %s:" % quote(run_id, safe="").encode()
+        self._prefix = _id_prefix(run_id)
         self._follow = follow
         self._access = access
         self._keep_alive = config.keep_alive_seconds
@@ -140,7 +145,8 @@ class RunStream:
 
     def _chunk(self, batch: "Batch") -> bytes:
         """Return the batch on the wire in one piece; a comment or nothing where it holds no frames."""
-        frames, prefix, seq = batch.frames, self._prefix, batch.first_seq
+        frames, seq = batch.frames, batch.first_seq
+        prefix = self._prefix if batch.run_id is None else _id_prefix(batch.run_id)
         self._now = time.monotonic()
         if not frames:
             if self._now - self._sent < self._keep_alive - self._tick / 2:
@@ -151,6 +157,9 @@ class RunStream:
         self._last_frame = frames[-1]
         if self._is_older:
             frames = [for_older_viewer(frame) for frame in frames]
+        if batch.is_preamble:
+            *others, last = frames
+            return b"".join([*map(frame_without_id, others), b"%s%d\ndata: %s\n\n" % (prefix, seq, last)])
         return b"".join([b"%s%d\ndata: %s\n\n" % (prefix, seq, frame) for seq, frame in enumerate(frames, seq)])
 
     def _is_over(self) -> bool:

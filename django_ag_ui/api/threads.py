@@ -16,8 +16,7 @@ from django_ag_ui.api.serializers import ThreadChanges, thread_changes, thread_d
 from django_ag_ui.api.turns import check_revision
 from django_ag_ui.api.views import AGUIView, search_text
 from django_pydantic_agent.exceptions import InvalidInput
-from django_pydantic_agent.ownership import Owner
-from django_pydantic_agent.stores.conversations import ConversationStore, StoredThread, ThreadQuery
+from django_pydantic_agent.stores.conversations import StoredThread, ThreadQuery
 
 MEDIA_TYPES = (MEDIA_TYPE, "application/merge-patch+json")
 
@@ -54,7 +53,7 @@ class ThreadView(AGUIView):
         return self._show(decode_id(thread), with_superseded=_flag(request, "superseded"))
 
     def patch(self, request: Request, *, thread: str, **kwargs: str) -> HttpResponseBase:
-        conversation, owner = self._place
+        conversation, owner = self.place
         thread_id = decode_id(thread)
         revision = self._asked_revision(thread_id)
         changes = self._changes()
@@ -69,26 +68,19 @@ class ThreadView(AGUIView):
     def delete(self, request: Request, *, thread: str, **kwargs: str) -> Response:
         from django_pydantic_agent.runs.engine import get_engine
 
-        conversation, owner = self._place
+        conversation, owner = self.place
         thread_id = decode_id(thread)
         revision = self._asked_revision(thread_id)
         for run in conversation.delete(owner=owner, thread_id=thread_id, revision=revision):
             get_engine().cancel(run, store=self.run_store)
         return Response(status=204)
 
-    @property
-    def _place(self) -> tuple[ConversationStore, Owner]:
-        """The conversation store and whose threads of it are meant; raises `UnknownThread` for who can have none."""
-        if self.conversation is None or self.owner is None:
-            raise UnknownThread
-        return self.conversation, self.owner
-
     def _asked_revision(self, thread_id: str) -> int | None:
         """Return the revision at which alone the thread may be changed, None for any.
 
         Raises `UnknownThread`, or `OtherRevision` where the request has an If-Match header that does not fit already.
         """
-        conversation, owner = self._place
+        conversation, owner = self.place
         view = conversation.view(owner=owner, thread_id=thread_id)
         if view is None:
             raise UnknownThread
@@ -105,7 +97,7 @@ class ThreadView(AGUIView):
     def _show(self, thread_id: str, *, with_superseded: bool) -> HttpResponseBase:
         from django_pydantic_agent.threads.running import with_running_turn
 
-        conversation, owner = self._place
+        conversation, owner = self.place
         stored = conversation.read(owner=owner, thread_id=thread_id, superseded=with_superseded)
         stored = with_running_turn(stored, self.run_store)
         etag = _etag(stored, with_superseded=with_superseded)

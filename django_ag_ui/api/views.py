@@ -21,7 +21,7 @@ from django_ag_ui.api.authentication import (
     is_cookie_borne,
     loaded,
 )
-from django_ag_ui.api.exceptions import InvalidQuery, error_response
+from django_ag_ui.api.exceptions import InvalidQuery, UnknownThread, error_response
 from django_ag_ui.api.parsers import BodyParser
 from django_ag_ui.api.permissions import Authorize, RequireAuthenticated
 from django_ag_ui.api.renderers import FixedNegotiation, JSONRenderer
@@ -144,6 +144,13 @@ class AGUIView(APIView):
         if store is None or self.owner is None or store.owner(self.request._request) != self.owner:
             return None
         return store
+
+    @property
+    def place(self) -> "tuple[ConversationStore, Owner]":
+        """The conversation store and whose threads of it are meant; raises `UnknownThread` for who can have none."""
+        if self.conversation is None or self.owner is None:
+            raise UnknownThread
+        return self.conversation, self.owner
 
     def titles(self, thread_ids: Collection[str]) -> Mapping[str, str]:
         """Return the titles of those of these threads that a conversation store has."""

@@ -5,6 +5,7 @@ import atexit
 import logging
 import os
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.runs.executors.base import get_executor
 from django_pydantic_agent.runs.follow import Follower
+from django_pydantic_agent.runs.follow_thread import Part, ThreadFollower
 from django_pydantic_agent.runs.lease import Beats
 from django_pydantic_agent.runs.live_log import LiveLog
 from django_pydantic_agent.runs.plan import RunPlan
@@ -22,9 +24,11 @@ from django_pydantic_agent.runs.recovery import Recovery
 from django_pydantic_agent.runs.watcher import Watcher
 from django_pydantic_agent.stores import durable_store
 from django_pydantic_agent.stores.base import RunStore, StoredRun
+from django_pydantic_agent.stores.conversations import ConversationStore, ThreadName
 
 if TYPE_CHECKING:
     from django_pydantic_agent.agents.tools import ToolThreads
+    from django_pydantic_agent.log.preamble import Preamble
     from django_pydantic_agent.runs.execution import Execution
 
 logger = logging.getLogger(__name__)
@@ -65,10 +69,58 @@ class Engine:
         executor.check(plan.store)
         return executor.start(self, plan, new_run(plan))
 
-    def follow(self, run: StoredRun, *, store: RunStore, after: int = 0, idle_seconds: float = 15.0) -> Follower:
-        """Return a viewer of `run` that begins behind seq `after`."""
+    def follow(
+        self,
+        run: StoredRun,
+        *,
+        store: RunStore,
+        after: int = 0,
+        preamble: "Preamble | None" = None,
+        idle_seconds: float = 15.0,
+    ) -> Follower:
+        """Return a viewer of `run` that begins behind seq `after`, or with `preamble`."""
         log = self._log(run, store)
-        return Follower(log=log, readers=log.readers or self._readers, after=after, idle_seconds=idle_seconds)
+        return Follower(
+            log=log,
+            readers=log.readers or self._readers,
+            after=after if preamble is None else preamble.seq,
+            preamble=preamble,
+            idle_seconds=idle_seconds,
+        )
+
+    def follow_thread(
+        self,
+        thread: ThreadName,
+        *,
+        conversation: ConversationStore,
+        store: RunStore,
+        run: StoredRun | None,
+        after: int = 0,
+        preamble: "Preamble | None" = None,
+        idle_seconds: float = 15.0,
+    ) -> ThreadFollower:
+        """Return a viewer of `run`, as `follow` does, and of the runs that are accepted behind it in `thread`."""
+
+        def follow(run: StoredRun, preamble: "Preamble | None", after: int = 0) -> Follower:
+            return self.follow(run, store=store, after=after, preamble=preamble, idle_seconds=idle_seconds)
+
+        first = Part(key=0)
+        if run is not None:
+            first = Part(key=run.key, run_id=run.run_id, follower=follow(run, preamble, after))
+        return ThreadFollower(
+            thread=self.watcher.watch_thread(conversation, thread, newest=first.key),
+            store=store,
+            follow=follow,
+            readers=self._readers,
+            first=first,
+            idle_seconds=idle_seconds,
+        )
+
+    def wait_ended(self, run: StoredRun, *, store: RunStore, seconds: float) -> None:
+        """Wait until `run` has ended, for `seconds` at the longest."""
+        log, deadline = self._log(run, store), time.monotonic() + seconds
+        while not log.ended and (left := deadline - time.monotonic()) > 0:
+            log.wait(log.last_seq, left)
 
     def cancel(self, run: int, *, store: RunStore) -> bool:
         """Ask the run of this key to stop; False where it does not execute in this process."""
@@ -193,6 +245,7 @@ class Engine:
     def _enter(self, execution: "Execution") -> None:
         with self._lock:
             self._live[execution.key] = execution
+        self.watcher.look_soon()
 
     def _leave(self, execution: "Execution") -> None:
         log = execution.log

@@ -5,8 +5,13 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from django_pydantic_agent.log.frames import is_terminal
 from django_pydantic_agent.runs.live_log import Batch, LiveLog
+
+if TYPE_CHECKING:
+    from django_pydantic_agent.log.preamble import Preamble
 
 RETRY_SECONDS = 0.5
 
@@ -15,18 +20,23 @@ RETRY_SECONDS = 0.5
 class Follower:
     """A viewer of one run, iterated with `async for` or with `for`.
 
-    Yields `Batch`es of committed frames behind seq `after`, and a batch without frames whenever `idle_seconds` passed
-    in silence. Ends behind the terminal frame, or before it where the log is not kept any more. Between two batches it
-    holds no thread and no database connection.
+    Yields the preamble, if there is one, `Batch`es of committed frames behind seq `after`, and a batch without frames
+    whenever `idle_seconds` passed in silence. Ends behind the terminal frame, or before it where the log is not kept
+    any more. Between two batches it holds no thread and no database connection.
     """
 
     log: LiveLog
     readers: Executor
     after: int = 0
+    preamble: "Preamble | None" = None
     idle_seconds: float
 
     async def __aiter__(self) -> AsyncIterator[Batch]:
         after, loop = self.after, asyncio.get_running_loop()
+        if self.preamble is not None:
+            yield _opening(self.preamble)
+            if is_terminal(self.preamble.frames[-1]):
+                return
         while True:
             frames = self.log.read(after)
             if frames is None:
@@ -47,6 +57,10 @@ class Follower:
 
     def __iter__(self) -> Iterator[Batch]:
         after = self.after
+        if self.preamble is not None:
+            yield _opening(self.preamble)
+            if is_terminal(self.preamble.frames[-1]):
+                return
         while True:
             frames = self.log.read(after)
             if frames is None:
@@ -64,3 +78,7 @@ class Follower:
                 return
             elif not self.log.wait(after, self.idle_seconds):
                 yield Batch(after + 1)
+
+
+def _opening(preamble: "Preamble") -> Batch:
+    return Batch(preamble.seq, preamble.frames, is_preamble=True)

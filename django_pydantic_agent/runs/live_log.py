@@ -1,20 +1,17 @@
 """The committed log of a run, as the viewers of one process see it."""
 
-import asyncio
 import logging
-import threading
 import time
 from collections import deque
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import ClassVar
-from weakref import WeakKeyDictionary, ref
 
 from django.db import InterfaceError, OperationalError
 
 from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.connections import release_connections
 from django_pydantic_agent.exceptions import LogPruned
+from django_pydantic_agent.runs.news import News
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores.base import RunStore
 
@@ -25,13 +22,19 @@ READ_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Consecutive frames, the first of them under `first_seq`. Without frames: nothing came for a while."""
+    """Consecutive frames, the first of them under `first_seq`. Without frames: nothing came for a while.
+
+    Those of a preamble stand together for all that came before and under `first_seq`. `run_id` is that of the frames'
+    run where a viewer is shown several.
+    """
 
     first_seq: int
     frames: list[bytes] = field(default_factory=list)
+    run_id: str | None = None
+    is_preamble: bool = False
 
 
-class LiveLog:
+class LiveLog(News):
     """The newest frames of a run in memory, the others in its store.
 
     Who learns of committed frames publishes them. A viewer keeps nothing here but its cursor: it reads what follows the
@@ -40,6 +43,7 @@ class LiveLog:
     """
 
     def __init__(self, store: RunStore, key: int, *, last_seq: int, status: RunStatus) -> None:
+        super().__init__()
         self.store = store
         self.key = key
         self.last_seq = last_seq
@@ -48,11 +52,8 @@ class LiveLog:
         """What reads the store for viewers on an event loop, where only the thread of the run's starter can."""
         self.first_read: float | None = None
         """When the first viewer was given frames, by the monotonic clock."""
-        self._is_gone = False
         self._tail: deque[Batch] = deque()
         self._tail_bytes = 0
-        self._changed = threading.Condition()
-        self._bells: set[LoopBell] = set()
 
     @property
     def ended(self) -> bool:
@@ -70,6 +71,13 @@ class LiveLog:
             self.status = status or self.status
             self._announce()
 
+    def learn(self, progress: tuple[int, RunStatus] | None) -> None:
+        """Learn from the store how far a run has come that executes elsewhere, None where it is gone."""
+        if progress is None:
+            self.vanish()
+        else:
+            self.advance(*progress)
+
     def advance(self, last_seq: int, status: RunStatus) -> None:
         """Learn from the store how far a run has come that executes elsewhere."""
         with self._changed:
@@ -79,12 +87,6 @@ class LiveLog:
                 self._tail_bytes = 0
                 self.last_seq, self.status = last_seq, status
                 self._announce()
-
-    def vanish(self) -> None:
-        """Learn that the run was deleted."""
-        with self._changed:
-            self._is_gone = True
-            self._announce()
 
     def read(self, after: int) -> list[bytes] | None:
         """Return the frames behind seq `after`, or None where only the store has the next of them."""
@@ -122,97 +124,9 @@ class LiveLog:
         finally:
             release_connections()
 
-    def wait(self, after: int, seconds: float) -> bool:
-        """Block until something is behind seq `after` or nothing ever will be; False where `seconds` passed."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._has_news(after), seconds)
-
-    async def wait_async(self, after: int, seconds: float) -> bool:
-        """Do as `wait` does without blocking the event loop."""
-        bell = LoopBell.of_running_loop()
-        with self._changed:
-            if self._has_news(after):
-                return True
-            future = bell.expect(self)
-            self._bells.add(bell)
-        try:
-            async with asyncio.timeout(seconds):
-                await future
-        except TimeoutError:
-            return False
-        finally:
-            bell.forget(self, future)
-        return True
-
     def _note_read(self) -> None:
         if self.first_read is None:
             self.first_read = time.monotonic()
 
     def _has_news(self, after: int) -> bool:
         return self.last_seq > after or self.ended
-
-    def _announce(self) -> None:
-        self._changed.notify_all()
-        bells, self._bells = self._bells, set()
-        for bell in bells:
-            bell.ring(self)
-
-
-class LoopBell:
-    """Wakes the viewers of one event loop, however many there are, with one call into the loop."""
-
-    _by_loop: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, "LoopBell"]] = WeakKeyDictionary()
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        # A strong reference would keep the loop, which is the key of this in `_by_loop`, for ever.
-        self._loop = ref(loop)
-        self._expecting: dict[LiveLog, set[asyncio.Future[None]]] = {}
-        self._rung: set[LiveLog] = set()
-        self._lock = threading.Lock()
-
-    @classmethod
-    def of_running_loop(cls) -> "LoopBell":
-        loop = asyncio.get_running_loop()
-        bell = cls._by_loop.get(loop)
-        if bell is None:
-            bell = cls._by_loop[loop] = cls(loop)
-        return bell
-
-    def expect(self, log: LiveLog) -> asyncio.Future[None]:
-        """Return a future that is done once `log` has changed. Called in the loop."""
-        future = asyncio.get_running_loop().create_future()
-        self._expecting.setdefault(log, set()).add(future)
-        return future
-
-    def forget(self, log: LiveLog, future: asyncio.Future[None]) -> None:
-        """Drop a future that nobody waits for any more. Called in the loop."""
-        expecting = self._expecting.get(log)
-        if expecting is not None:
-            expecting.discard(future)
-            if not expecting:
-                del self._expecting[log]
-
-    def ring(self, log: LiveLog) -> None:
-        """Tell the loop that `log` has changed. Called from any thread."""
-        with self._lock:
-            is_first = not self._rung
-            self._rung.add(log)
-        if not is_first:
-            return
-        try:
-            if (loop := self._loop()) is not None:
-                loop.call_soon_threadsafe(self._wake)
-                return
-        except RuntimeError:
-            pass
-        # The loop is closed, its viewers are gone.
-        with self._lock:
-            self._rung.clear()
-
-    def _wake(self) -> None:
-        with self._lock:
-            rung, self._rung = self._rung, set()
-        for log in rung:
-            for future in self._expecting.pop(log, ()):
-                if not future.done():
-                    future.set_result(None)

@@ -1,28 +1,34 @@
-"""News of runs that are followed in this process and execute in another."""
+"""News of what is followed in this process and happens in another."""
 
 import logging
 import threading
 from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
 from weakref import WeakValueDictionary
 
 from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.connections import release_connections
 from django_pydantic_agent.runs.live_log import LiveLog
+from django_pydantic_agent.runs.live_thread import LiveThread
 from django_pydantic_agent.stores.base import RunStore, StoredRun
+from django_pydantic_agent.stores.conversations import ConversationStore, ThreadName
 
 logger = logging.getLogger(__name__)
 
 
 class Watcher:
-    """One thread per process that asks the store, in one query, how far every watched run has come.
+    """One thread per process that asks the stores, in one query each, how far every watched run and thread has come.
 
-    A run is watched for as long as somebody holds its log.
+    They are watched for as long as somebody holds them.
     """
 
     def __init__(self) -> None:
         self._logs: WeakValueDictionary[tuple[int, int], LiveLog] = WeakValueDictionary()
+        self._threads: WeakValueDictionary[tuple[int, ThreadName], LiveThread] = WeakValueDictionary()
         self._lock = threading.Lock()
         self._wanted = threading.Event()
+        self._rung = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -40,15 +46,33 @@ class Watcher:
         with self._lock:
             self._watch(log)
 
+    def watch_thread(self, store: ConversationStore, key: ThreadName, *, newest: int) -> LiveThread:
+        """Return a thread whose newest run, as far as is known, is `newest`; shared by all its viewers here."""
+        with self._lock:
+            thread = self._threads.get((id(store), key))
+            if thread is None or thread.ended:
+                thread = self._threads[id(store), key] = LiveThread(store, key, newest=newest)
+                self._begin()
+        return thread
+
+    def look_soon(self) -> None:
+        """Look at once where threads are watched, one of which may have got a run."""
+        if self._threads:
+            self._rung.set()
+
     def stop(self) -> None:
         """End the thread, which may be in the middle of a look."""
         self._stopping.set()
         self._wanted.set()
+        self._rung.set()
         if self._thread is not None:
             self._thread.join()
 
     def _watch(self, log: LiveLog) -> None:
         self._logs[id(log.store), log.key] = log
+        self._begin()
+
+    def _begin(self) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="agent-watcher", daemon=True)
             self._thread.start()
@@ -57,33 +81,33 @@ class Watcher:
     def _run(self) -> None:
         while not self._stopping.is_set():
             with self._lock:
-                logs = [log for log in self._logs.values() if not log.ended]
-                if not logs:
+                followed: list[LiveLog | LiveThread] = [*self._logs.values(), *self._threads.values()]
+                watched = [one for one in followed if not one.ended]
+                del followed
+                if not watched:
                     self._wanted.clear()
-            if logs:
-                self._look(logs)
-                # Held over the pause, a log would be watched for ever.
-                del logs
-                self._stopping.wait(agent_settings.POLL_SECONDS)
+            if watched:
+                self._look(watched)
+                # Held over the pause, it would be watched for ever.
+                del watched
+                self._rung.wait(agent_settings.POLL_SECONDS)
+                self._rung.clear()
             else:
                 release_connections()
                 self._wanted.wait()
         release_connections()
 
     @staticmethod
-    def _look(logs: list[LiveLog]) -> None:
-        by_store: dict[RunStore, dict[int, LiveLog]] = defaultdict(dict)
-        for log in logs:
-            by_store[log.store][log.key] = log
-        for store, watched in by_store.items():
+    def _look(watched: Sequence[LiveLog | LiveThread]) -> None:
+        by_store: dict[Any, dict[Any, LiveLog | LiveThread]] = defaultdict(dict)
+        for one in watched:
+            by_store[one.store][one.key] = one
+        for store, known in by_store.items():
             try:
-                progress = store.progress(watched)
+                progress = store.progress(known)
             except Exception:
                 logger.warning("The watcher could not read the store; it looks again.", exc_info=True)
                 release_connections()
                 continue
-            for key, log in watched.items():
-                if key in progress:
-                    log.advance(*progress[key])
-                else:
-                    log.vanish()
+            for key, one in known.items():
+                one.learn(progress.get(key))

@@ -67,8 +67,8 @@ class StoredRun:
     """A run as it was when it was read.
 
     `key` names the run inside its store and is never shown to a client. `last_seq` is the last committed frame.
-    `content_digest` is that of the `Idempotency` it was started with. `error` is `{"code", "message"}` and safe to show;
-    `interrupts` are AG-UI interrupts as JSON objects.
+    `content_digest` is that of its `Idempotency`. `error` is `{"code", "message"}` and safe to show; `interrupts` are
+    AG-UI interrupts as JSON objects.
     """
 
     key: int

@@ -13,6 +13,18 @@ if TYPE_CHECKING:
     from django_pydantic_agent.threads.posture import ThreadView
 
 
+ThreadName = tuple[Owner, str]
+"""An owner, and the id of one of its threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadRun:
+    """A run of a thread by its key; `replaces` says that it has replaced messages that stood there before it."""
+
+    key: int
+    replaces: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveRun:
     """The run that a thread is busy with; `applied_seq` is the last seq that its stored messages and state hold.
@@ -176,6 +188,18 @@ class ConversationStore(Protocol):
 
     def holds(self, *, owner: Owner, thread_id: str, run: int) -> bool:
         """Return whether the run of this key is part of the thread."""
+        ...
+
+    def current_run(self, *, owner: Owner, thread_id: str) -> int | None:
+        """Return the key of the run that is going or first in the queue, else of the branch's newest one."""
+        ...
+
+    def next_run(self, *, owner: Owner, thread_id: str, after: int) -> ThreadRun | None:
+        """Return the first run of the thread, in any branch, that was accepted behind the one of key `after`."""
+        ...
+
+    def progress(self, threads: Collection[ThreadName]) -> Mapping[ThreadName, int]:
+        """Return the key of the newest run, 0 without any, of each of these threads that exists."""
         ...
 
     def page(self, *, owner: Owner, query: ThreadQuery) -> ThreadPage: ...

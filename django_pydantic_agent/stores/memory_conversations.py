@@ -20,9 +20,11 @@ from django_pydantic_agent.stores.conversations import (
     ConversationStore,
     ReplacedMessages,
     StoredThread,
+    ThreadName,
     ThreadPage,
     ThreadQuery,
     ThreadRow,
+    ThreadRun,
     ThreadSoFar,
     TurnGround,
     TurnSave,
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 IDLE_THREADS = 1_000
 """How many threads without a live run are remembered."""
 
-ThreadName = tuple[Owner, str, str]
+ScopedName = tuple[Owner, str, str]
 Key = tuple[int, int, int]
 Order = tuple[datetime, int]
 
@@ -67,7 +69,7 @@ class _Run:
 
 @dataclass(slots=True)
 class _Thread:
-    name: ThreadName
+    name: ScopedName
     number: int
     updated_at: datetime
     revision: int = 0
@@ -165,7 +167,7 @@ class _Kept:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.numbers = itertools.count(1)
-        self.threads: dict[ThreadName, _Thread] = {}
+        self.threads: dict[ScopedName, _Thread] = {}
         self.of_run: dict[int, _Thread] = {}
 
     def forget(self, thread: _Thread) -> None:
@@ -261,6 +263,25 @@ class MemoryConversationStore(ConversationStore):
         with self._kept.lock:
             thread = self._kept.threads.get((owner, self.scope, thread_id))
             return thread is not None and run in thread.runs
+
+    def current_run(self, *, owner: Owner, thread_id: str) -> int | None:
+        with self._kept.lock:
+            thread = self._thread(owner, thread_id)
+            current = [run.key for run in thread.runs.values() if run.superseded_by is None]
+            return thread.active.key if thread.active else max(current, default=None)
+
+    def next_run(self, *, owner: Owner, thread_id: str, after: int) -> ThreadRun | None:
+        with self._kept.lock:
+            thread = self._thread(owner, thread_id)
+            key = min((key for key in thread.runs if key > after), default=None)
+            if key is None:
+                return None
+            return ThreadRun(key, any(message.superseded_by == key for message in thread.messages.values()))
+
+    def progress(self, threads: Collection[ThreadName]) -> Mapping[ThreadName, int]:
+        with self._kept.lock:
+            found = {(owner, id_): self._kept.threads.get((owner, self.scope, id_)) for owner, id_ in threads}
+            return {name: max(thread.runs, default=0) for name, thread in found.items() if thread is not None}
 
     def titles(self, *, owner: Owner, thread_ids: Collection[str]) -> Mapping[str, str]:
         with self._kept.lock:

@@ -8,8 +8,10 @@ from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.stores.conversations import (
     ConversationStore,
     StoredThread,
+    ThreadName,
     ThreadPage,
     ThreadQuery,
+    ThreadRun,
     ThreadSoFar,
     TurnGround,
     TurnSave,
@@ -152,6 +154,16 @@ class ScopedConversationStore(ConversationStore):
 
     def holds(self, *, owner: Owner, thread_id: str, run: int) -> bool:
         return self._store.holds(owner=owner, thread_id=self._prefix + thread_id, run=run)
+
+    def current_run(self, *, owner: Owner, thread_id: str) -> int | None:
+        return self._store.current_run(owner=owner, thread_id=self._prefix + thread_id)
+
+    def next_run(self, *, owner: Owner, thread_id: str, after: int) -> ThreadRun | None:
+        return self._store.next_run(owner=owner, thread_id=self._prefix + thread_id, after=after)
+
+    def progress(self, threads: Collection[ThreadName]) -> Mapping[ThreadName, int]:
+        found = self._store.progress([(owner, self._prefix + thread_id) for owner, thread_id in threads])
+        return {(owner, thread_id.removeprefix(self._prefix)): newest for (owner, thread_id), newest in found.items()}
 
     def titles(self, *, owner: Owner, thread_ids: Collection[str]) -> Mapping[str, str]:
         titles = self._store.titles(owner=owner, thread_ids=[self._prefix + thread_id for thread_id in thread_ids])

@@ -520,6 +520,41 @@ class ConversationStoreConformance:
         assert not store.holds(owner=ADA, thread_id="unknown", run=run)
         assert not store.holds(owner=BOB, thread_id="thread", run=run)
 
+    def test_it_says_which_run_a_thread_is_at(self) -> None:
+        store = self.make_store()
+        first = self.turn(store, "u1", "a1")
+        second = self.turn(store, "u2", "a2")
+        assert store.current_run(owner=ADA, thread_id="thread") == second
+        going, queued = self.accept(store, said("u3")), self.accept(store, said("u4"))
+        assert store.current_run(owner=ADA, thread_id="thread") == going
+        self.end(store, going)
+        assert store.current_run(owner=ADA, thread_id="thread") == queued
+        self.end(store, queued)
+        again = self.turn(store, "u5", "a5", follows=first)
+        assert store.current_run(owner=ADA, thread_id="thread") == again
+
+    def test_runs_follow_each_other_in_the_order_of_their_acceptance(self) -> None:
+        store = self.make_store()
+        first, second = self.turn(store, "u1", "a1"), self.accept(store, said("u2"))
+        self.turn(store, "v1", "b1", thread_id="other")
+        again = self.accept(store, supersede_from=1)
+        last = self.accept(store, said("u3"))
+        found, after = [], 0
+        while (run := store.next_run(owner=ADA, thread_id="thread", after=after)) is not None:
+            found.append((run.key, run.replaces))
+            after = run.key
+        assert found == [(first, False), (second, False), (again, True), (last, False)]
+
+    def test_progress_names_the_newest_run_of_each_thread_that_is_there(self) -> None:
+        store = self.make_store()
+        self.turn(store, "u1", "a1")
+        newest = self.accept(store, said("u2"))
+        other = self.turn(store, "v1", "b1", thread_id="other")
+        names = [(ADA, "thread"), (ADA, "other"), (ADA, "unknown"), (BOB, "thread")]
+        assert store.progress(names) == {names[0]: newest, names[1]: other}
+        store.delete(owner=ADA, thread_id="other")
+        assert store.progress(names) == {names[0]: newest}
+
     def test_titles_fall_back_on_the_preview(self) -> None:
         store = self.make_store()
         for name in ("a", "b"):
@@ -698,6 +733,8 @@ class ConversationStoreConformance:
             (store.entitle, {"title": "Title"}),
             (store.archive, {"archived": True}),
             (store.delete, {}),
+            (store.current_run, {}),
+            (store.next_run, {"after": 0}),
         ):
             self.refuses(ThreadNotFound, method, owner=owner, thread_id=thread_id, **arguments)
 

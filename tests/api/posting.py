@@ -6,7 +6,8 @@ from typing import Any
 
 from django.http import HttpResponseBase
 
-from tests.sse import Frame, FrameSplitter, parse_frame
+from django_pydantic_agent.log.projection import Projection
+from tests.sse import Frame, FrameSplitter, check_sequence, parse_frame
 
 Message = dict[str, Any]
 
@@ -50,6 +51,23 @@ def events(response: HttpResponseBase) -> list[dict[str, Any]]:
     return [frame.event for frame in frames(response) if frame.event is not None]
 
 
+def check_attached(found: Sequence[Frame], whole: Sequence[Frame]) -> None:
+    """Check that a viewer who came later was shown what one who was there from the beginning has seen."""
+    assert [frame.id for frame in found if frame.id][-1] == whole[-1].id
+    attached, first = ([frame.event for frame in some if frame.event is not None] for some in (found, whole))
+    check_sequence(attached)
+    assert attached[-1] == first[-1]
+    assert added_up(attached) == added_up(first)
+
+
+def added_up(found: Sequence[dict[str, Any]]) -> tuple[list[Message], Any]:
+    """Return the messages and the state that events add up to."""
+    projection = Projection((), state={})
+    for event in found:
+        projection.apply_frame(json.dumps(event).encode())
+    return projection.messages, projection.state
+
+
 def text_of(found: Sequence[dict[str, Any]]) -> str:
     return "".join(event["delta"] for event in found if event["type"] == "TEXT_MESSAGE_CONTENT")
 
@@ -60,3 +78,9 @@ def error(response: Any) -> tuple[int, str]:
     body = json.loads(response.content)
     assert {type(body.pop("error")), type(body["code"])} == {str}
     return response.status_code, body["code"]
+
+
+def run_links(mount: str, run_id: str = "r1") -> dict[str, str]:
+    """Return the links of a run that cannot be continued."""
+    url = f"{mount}runs/{run_id}/"
+    return {"self": url, "events": f"{url}events/", "cancel": f"{url}cancel/"}

@@ -33,6 +33,7 @@ def test_a_queued_run_outlasts_an_outage(live: None, user: User, monkeypatch: py
 def test_a_viewer_outlasts_an_outage_at_its_first_read(live: None, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     client = logged_in(user)
     whole = b"".join(chunks(post(client, "/agent/", "r1", "hello")))
+    events = "/agent/runs/r1/events/"
     get_engine()._recent.clear()
     real, failures = DatabaseRunStore.read_frames, iter([True])
 
@@ -42,4 +43,4 @@ def test_a_viewer_outlasts_an_outage_at_its_first_read(live: None, user: User, m
         return real(self, key, after=after, max_bytes=max_bytes)
 
     monkeypatch.setattr(DatabaseRunStore, "read_frames", away_for_a_moment)
-    assert b"".join(chunks(post(client, "/agent/", "r1", "hello"))).replace(b": keep-alive\n\n", b"") == whole
+    assert b"".join(chunks(client.get(events))).replace(b": keep-alive\n\n", b"") == whole

@@ -9,7 +9,7 @@ from pytest_django import Settings
 
 from django_ag_ui.api.paths import encode_id
 from tests.api.agents import GATES
-from tests.api.posting import chunks, error, frames, post, user_message
+from tests.api.posting import chunks, error, frames, post, run_links, user_message
 
 PUBLISHED = ["run_id", "thread_id", "parent_run_id", "started_at", "continuable", "preview"]
 ADDED = ["status", "finished_at", "title", "last_seq", "unresolved_effects", "pending_interrupts", "links"]
@@ -39,7 +39,7 @@ def test_a_row_has_the_published_keys_and_the_added_ones(client: Client):
         "last_seq": last.seq,
         "unresolved_effects": 0,
         "pending_interrupts": 0,
-        "links": {"self": "/agent/runs/r1/", "resume": "/agent/resume/r1/", "fork": "/agent/fork/r1/"},
+        "links": run_links("/agent/") | {"resume": "/agent/resume/r1/", "fork": "/agent/fork/r1/"},
     }
 
 

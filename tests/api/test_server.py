@@ -81,7 +81,7 @@ def test_what_cannot_be_used_is_refused_by_name(name: str, value: object):
 def test_anything_that_leads_to_an_agent_can_be_mounted(source: Any):
     patterns, app_name, namespace = AGUIServer(source).urls
     assert (app_name, namespace) == ("ag_ui", "ag_ui")
-    assert [pattern.name for pattern in patterns] == ["agent", "tools", "run", None]
+    assert [pattern.name for pattern in patterns] == ["agent", "tools", "run", "run-events", "run-cancel", None]
 
 
 def test_a_step_store_mounts_the_routes_that_need_one():

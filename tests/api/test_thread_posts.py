@@ -12,8 +12,9 @@ from django.test import Client
 from django_pydantic_agent.contrib.store.models import Run, Thread, ThreadMessage
 from tests.api.agents import GATES, model
 from tests.api.conftest import logged_in
-from tests.api.posting import Message, chunks, error, parse, user_message
+from tests.api.posting import Message, check_attached, chunks, error, frames, parse, user_message
 from tests.api.tabs import Tab, fresh, said
+from tests.sse import Frame
 
 
 @pytest.fixture
@@ -127,11 +128,11 @@ def test_C22_the_same_post_again_attaches_whatever_has_become_of_the_thread(tab:
     first = tab.body("r1") | {"messages": [user_message("one")]}
     etag = {"If-Match": '"0"'}
     assert error(tab.client.post("/talk/", first, content_type="application/json", headers=etag))[0] == 412
-    streams = [b"".join(chunks(tab.client.post("/talk/", first, content_type="application/json"))) for _ in range(3)]
-    assert streams[0] == streams[1] == streams[2]
+    whole, *others = [frames(tab.client.post("/talk/", first, content_type="application/json")) for _ in range(3)]
     tab.say("two")
     again = tab.client.post("/talk/", first, content_type="application/json", headers=etag)
-    assert b"".join(chunks(again)) == streams[0]
+    for attached in [*others, frames(again)]:
+        check_attached(attached, whole)
     assert said(tab.stored()["messages"]) == ["one", "echo one", "two", "echo two"]
 
 
@@ -173,14 +174,16 @@ def test_ten_simultaneous_posts_of_one_run_execute_once(tab: Tab, user: User, li
     barrier = threading.Barrier(10)
     body = tab.body("r1") | {"messages": [user_message("hi")]}
 
-    def run(_: int) -> bytes:
+    def run(_: int) -> list[Frame]:
         client = logged_in(user)
         barrier.wait()
-        return b"".join(chunks(client.post("/talk/", body, content_type="application/json")))
+        return frames(client.post("/talk/", body, content_type="application/json"))
 
     with ThreadPoolExecutor(10) as threads:
         streams = list(threads.map(run, range(10)))
-    assert len({stream.replace(b": keep-alive\n\n", b"") for stream in streams}) == 1
+    (whole,) = [stream for stream in streams if stream[0].id]
+    for stream in streams:
+        check_attached(stream, whole)
     assert said(tab.stored()["messages"]) == ["hi", "echo hi"]
     assert len(model.requests) == 1
 

@@ -11,7 +11,7 @@ from django_ag_ui.api.turns import ThreadPost
 from django_pydantic_agent.contrib.store.models import Run, Thread
 from tests.api.agents import model
 from tests.api.conftest import logged_in
-from tests.api.posting import chunks, error, events, frames, post, user_message
+from tests.api.posting import check_attached, error, events, frames, post, user_message
 from tests.api.tabs import Tab, said
 
 
@@ -169,9 +169,9 @@ def test_a_run_of_the_same_thread_id_that_the_conversation_does_not_hold_is_refu
 def test_the_same_resume_again_attaches_also_where_the_thread_has_begun_with_it(client: Client, tab: Tab):
     talk(tab, "one")
     branch = Tab(client, thread_id="t2")
-    first = b"".join(chunks(go_on(branch, "fork", "t1-1", "new")))
+    first = frames(go_on(branch, "fork", "t1-1", "new"))
     before, asked = branch.stored(), len(model.requests)
-    assert b"".join(chunks(go_on(branch, "fork", "t1-1", "new"))) == first
+    check_attached(frames(go_on(branch, "fork", "t1-1", "new")), first)
     assert (branch.stored(), len(model.requests)) == (before, asked)
 
 

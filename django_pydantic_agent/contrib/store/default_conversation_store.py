@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from django.db import router, transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Max, Q, QuerySet
 from pydantic_core import from_json
 
 from django_pydantic_agent.contrib.store import turns
@@ -24,9 +24,11 @@ from django_pydantic_agent.stores.conversations import (
     ConversationStore,
     ReplacedMessages,
     StoredThread,
+    ThreadName,
     ThreadPage,
     ThreadQuery,
     ThreadRow,
+    ThreadRun,
     ThreadSoFar,
     TurnGround,
     TurnSave,
@@ -91,6 +93,22 @@ class DefaultConversationStore(ConversationStore):
 
     def holds(self, *, owner: Owner, thread_id: str, run: int) -> bool:
         return self._runs.filter(pk=run, in_thread__in=self._thread(owner, thread_id).values("pk")).exists()
+
+    def current_run(self, *, owner: Owner, thread_id: str) -> int | None:
+        runs = self._runs.filter(in_thread=self._key(owner, thread_id), superseded_by=None)
+        active = runs.live().values_list("pk", flat=True).first()
+        return runs.order_by("-pk").values_list("pk", flat=True).first() if active is None else active
+
+    def next_run(self, *, owner: Owner, thread_id: str, after: int) -> ThreadRun | None:
+        thread = self._key(owner, thread_id)
+        key = self._runs.filter(in_thread=thread, pk__gt=after).order_by("pk").values_list("pk", flat=True).first()
+        return None if key is None else ThreadRun(key, self._all(thread).filter(superseded_by=key).exists())
+
+    def progress(self, threads: Collection[ThreadName]) -> Mapping[ThreadName, int]:
+        names = {digests(owner, self.scope, thread=id_)["thread_digest"]: (owner, id_) for owner, id_ in threads}
+        rows = self._threads.filter(thread_digest__in=names).order_by()
+        newest = rows.annotate(newest=Max("runs")).values_list("thread_digest", "newest")
+        return {names[digest]: run or 0 for digest, run in newest}
 
     def titles(self, *, owner: Owner, thread_ids: Collection[str]) -> Mapping[str, str]:
         ids = {digests(owner, self.scope, thread=thread_id)["thread_digest"]: thread_id for thread_id in thread_ids}
@@ -199,6 +217,12 @@ class DefaultConversationStore(ConversationStore):
 
     def _thread(self, owner: Owner, thread_id: str) -> ThreadQuerySet:
         return self._threads.for_owner(owner, self.scope, thread=thread_id)
+
+    def _key(self, owner: Owner, thread_id: str) -> int:
+        key = self._thread(owner, thread_id).values_list("pk", flat=True).first()
+        if key is None:
+            raise ThreadNotFound
+        return key
 
     def _update(self, owner: Owner, thread_id: str, revision: int | None, **columns: Any) -> None:
         threads = self._thread(owner, thread_id)

@@ -1,5 +1,6 @@
-import django_pydantic_agent.contrib.store.fields
 from django.db import migrations, models
+
+import django_pydantic_agent.contrib.store.fields
 
 
 class Migration(migrations.Migration):
