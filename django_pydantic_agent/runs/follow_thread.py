@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 from django.db import InterfaceError, OperationalError
 
 from django_pydantic_agent.connections import release_connections
-from django_pydantic_agent.exceptions import ThreadNotFound
+from django_pydantic_agent.exceptions import RunNotFound, ThreadNotFound
 from django_pydantic_agent.log.frames import is_terminal
 from django_pydantic_agent.runs.follow import RETRY_SECONDS, Follower
 from django_pydantic_agent.runs.live_log import Batch
 from django_pydantic_agent.runs.live_thread import LiveThread
 from django_pydantic_agent.stores.base import RunStore, StoredRun
+from django_pydantic_agent.stores.conversations import ThreadRun
 
 if TYPE_CHECKING:
     from django_pydantic_agent.log.preamble import Preamble
@@ -91,22 +92,12 @@ class ThreadFollower:
 
     def _behind(self, key: int) -> Part | None:
         """Return the next run behind that of `key`, None while the store cannot be read; let go of the connection."""
-        from django_pydantic_agent.runs.attach import preamble
-
         owner, thread_id = self.thread.key
-        conversation = self.thread.store
+        newest = self.thread.newest
         try:
-            newest = self.thread.newest
-            found = conversation.next_run(owner=owner, thread_id=thread_id, after=key)
-            if found is None:
-                # Those that were accepted behind are gone.
-                return Part(key=newest)
-            run = self.store.by_key(found.key, owner=owner)
-            if run is None:
-                return Part(key=found.key)
-            begins_anew = found.replaces or self.store.first_seq(run.key) > 1
-            opening = preamble(run, store=self.store, conversation=conversation) if begins_anew else None
-            return Part(key=run.key, run_id=run.run_id, follower=self.follow(run, opening))
+            found = self.thread.store.next_run(owner=owner, thread_id=thread_id, after=key)
+            # Where there is none, those that were accepted behind are gone.
+            return Part(key=newest) if found is None else self._part(found)
         except ThreadNotFound:
             self.thread.vanish()
             return Part(key=key)
@@ -115,6 +106,19 @@ class ThreadFollower:
             return None
         finally:
             release_connections()
+
+    def _part(self, found: ThreadRun) -> Part:
+        from django_pydantic_agent.runs.attach import preamble
+
+        run = self.store.by_key(found.key, owner=self.thread.key[0])
+        if run is None:
+            return Part(key=found.key)
+        begins_anew = found.replaces or self.store.first_seq(run.key) > 1
+        try:
+            opening = preamble(run, store=self.store, conversation=self.thread.store) if begins_anew else None
+        except RunNotFound:
+            return Part(key=found.key)
+        return Part(key=run.key, run_id=run.run_id, follower=self.follow(run, opening))
 
 
 def _of_run(run_id: str, batch: Batch) -> Batch:

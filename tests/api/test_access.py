@@ -22,6 +22,8 @@ ROUTES = [
     ("post", "fork/r1/"),
     ("get", "runs/"),
     ("get", "runs/r1/"),
+    ("get", "runs/r1/events/"),
+    ("post", "runs/r1/cancel/"),
     ("get", "tools/"),
 ]
 

@@ -8,9 +8,15 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from django_ag_ui.api.paths import encode_id
+from django_pydantic_agent.contrib.store.default_conversation_store import DefaultConversationStore
 from django_pydantic_agent.contrib.store.models import Run
+from django_pydantic_agent.contrib.store.run_log import RunLog
+from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore
+from django_pydantic_agent.ownership import Owner
+from django_pydantic_agent.runs.attach import keep_fold
+from django_pydantic_agent.runs.engine import get_engine
 from tests.api.agents import GATES, model
-from tests.api.posting import added_up, check_attached, chunks, error, events, frames, parse, post, text_of
+from tests.api.posting import added_up, check_attached, chunks, error, events, frames, parse, post, run_input, text_of
 from tests.sse import Frame, check_ids, check_sequence
 
 EVENTS = "/agent/runs/r1/events/"
@@ -217,3 +223,63 @@ def test_many_viewers_of_a_run_that_goes_on_see_it_whole(client: Client, live: N
         check_ids(found, run_id="r1")
         assert check_sequence([frame.event for frame in found])["type"] == "RUN_FINISHED"
     b"".join(streams[0])
+
+
+def prune(run_id: str, *, through: int) -> None:
+    """Drop the beginning of an ended run's log, as a prune that was cut short leaves it."""
+    row, store = Run.objects.get(run_id=run_id), DatabaseRunStore()
+    run = store.by_key(row.pk, owner=Owner(row.owner))
+    assert run is not None
+    keep_fold(run, store=store, conversation=DefaultConversationStore())
+    log = RunLog(run=run.key, using="default")
+    while log.drop(through=through, stretches=100):
+        pass
+    assert log.first_seq == through + 1
+
+
+def test_C20_behind_a_cursor_that_is_older_than_the_log_comes_nothing_but_a_refusal(client: Client):
+    whole = frames(post(client, "/agent/", "r1", "add"))
+    prune("r1", through=6)
+    for response in (
+        client.get(EVENTS),
+        resumed(client, "r1:5"),
+        client.get(f"{EVENTS}?after=5"),
+        post(client, "/agent/", "r1", "add", headers={"Last-Event-ID": "r1:5"}),
+    ):
+        assert (response.status_code, response["Content-Type"]) == (410, "application/json")
+        body = response.json()
+        assert (body["code"], body["snapshot_url"]) == ("cursor_expired", f"{EVENTS}?from=snapshot")
+    check_attached(frames(client.get(body["snapshot_url"])), whole)
+    check_attached(frames(post(client, "/agent/", "r1", "add")), whole)
+    assert raw(frames(resumed(client, "r1:6"))) == raw(whole[6:])
+
+
+def test_C20_a_log_that_is_dropped_whole_leaves_its_snapshot(client: Client):
+    whole = frames(post(client, "/agent/", "r1", "add"))
+    prune("r1", through=len(whole))
+    assert resumed(client, f"r1:{len(whole) - 1}").status_code == 410
+    assert resumed(client, f"r1:{len(whole)}").status_code == 204
+    check_attached(frames(client.get(f"{EVENTS}?from=snapshot")), whole)
+
+
+def test_C20_connecting_to_a_thread_with_such_a_cursor_brings_the_preamble(client: Client):
+    whole = frames(post(client, "/talk/", "r1", "add"))
+    prune("r1", through=6)
+    url = "/talk/threads/t1/"
+    expired = client.get(f"{url}events/", headers={"Last-Event-ID": "r1:2"})
+    assert (expired.status_code, expired.json()["snapshot_url"]) == (410, "/talk/runs/r1/events/?from=snapshot")
+    body = run_input("unused", [])
+    answer = client.post(f"{url}connect/", body, content_type="application/json", headers={"Last-Event-ID": "r1:2"})
+    check_attached(frames(answer), whole)
+
+
+def test_C20_a_viewer_whose_log_is_dropped_under_it_is_sent_away_before_the_hole(client: Client, live: None):
+    whole = frames(post(client, "/agent/", "r1", "add"))
+    get_engine().wait()
+    get_engine()._recent.clear()
+    stream = client.get(f"{EVENTS}?after=2")
+    prune("r1", through=6)
+    found = frames(stream)
+    assert [frame for frame in found if frame.id] == []
+    assert resumed(client, "r1:2").status_code == 410
+    assert raw(frames(resumed(client, "r1:6"))) == raw(whole[6:])

@@ -51,6 +51,25 @@ def test_reads_are_limited_attaches_included(client: Client, throttled: Any):
     frames(post(client, "/agent/", "r2"))
 
 
+def test_coming_back_to_a_run_is_a_read_however_it_is_done(client: Client, throttled: Any):
+    throttled(ScopedRateThrottle, ag_ui_run="1/hour", ag_ui_read="5/hour")
+    key = {"Idempotency-Key": "k"}
+    frames(post(client, "/agent/", "r1", headers=key))
+    frames(client.get("/agent/runs/r1/events/"))
+    frames(client.get("/agent/runs/r1/events/?from=snapshot"))
+    frames(post(client, "/agent/", "r2", headers=key))
+    frames(post(client, "/agent/", "r1", headers={"Last-Event-ID": "r1:1"}))
+    assert client.post("/agent/runs/r1/cancel/").status_code == 200
+    for response in (
+        client.get("/agent/runs/r1/events/"),
+        client.post("/agent/runs/r1/cancel/"),
+        post(client, "/agent/", "r3", headers=key),
+        post(client, "/agent/", "r2"),
+    ):
+        assert error(response) == (429, "throttled")
+        assert 0 < int(response["Retry-After"]) <= 3600
+
+
 def test_a_malformed_post_counts_and_is_then_named(client: Client, throttled: Any, settings: Settings):
     throttled(ScopedRateThrottle, ag_ui_run="2/hour")
     settings.DJANGO_AG_UI = {"MAX_BODY_BYTES": 100}
