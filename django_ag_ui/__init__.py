@@ -4,17 +4,29 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from django_ag_ui.conf import build_ag_ui_config
+    from django_ag_ui.disconnect import CancelAfter
+    from django_ag_ui.lifespan import with_lifespan
     from django_ag_ui.server import AGUIServer, get_server
     from django_pydantic_agent.stores.scoped import ScopedConversationStore, ScopedStepStore
 
-__all__ = ["AGUIServer", "ScopedConversationStore", "ScopedStepStore", "build_ag_ui_config", "get_server"]
+__all__ = [
+    "AGUIServer",
+    "CancelAfter",
+    "ScopedConversationStore",
+    "ScopedStepStore",
+    "build_ag_ui_config",
+    "get_server",
+    "with_lifespan",
+]
 
 _HOMES = {
     "AGUIServer": "django_ag_ui.server",
+    "CancelAfter": "django_ag_ui.disconnect",
     "ScopedConversationStore": "django_pydantic_agent.stores.scoped",
     "ScopedStepStore": "django_pydantic_agent.stores.scoped",
     "build_ag_ui_config": "django_ag_ui.conf",
     "get_server": "django_ag_ui.server",
+    "with_lifespan": "django_ag_ui.lifespan",
 }
 
 

@@ -27,13 +27,17 @@ class AGUIConfig:
     """The silence after which an open stream gets a comment."""
     access_recheck_seconds: float = 30
     """How often the viewer of an open stream is authenticated and authorised again."""
+    max_stream_seconds: float = 0
+    """The longest stream, after which a viewer has to come back; 0 lifts the limit."""
+    slow_viewer_seconds: float = 60
+    """How long a viewer may take for one piece of a stream, at most 256 KiB, before it has to come back."""
     wsgi_max_stream_seconds: float = 20
     """The longest stream of a WSGI worker without threads, which serves nobody else meanwhile."""
 
 
 DEFAULTS: Mapping[str, int | float] = {field.name: field.default for field in fields(AGUIConfig)}  # type: ignore[misc]
 
-_MAY_BE_ZERO = frozenset({"run_list_limit", "thread_list_limit"})
+_MAY_BE_ZERO = frozenset({"run_list_limit", "thread_list_limit", "max_stream_seconds"})
 
 
 def build_ag_ui_config(**keywords: Any) -> AGUIConfig:

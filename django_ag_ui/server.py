@@ -1,11 +1,12 @@
 """Mounting an agent in a URLconf, in the manner of `admin.site`."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
 from django.urls import URLPattern, URLResolver, get_resolver, path, re_path
 
 from django_ag_ui.conf import AGUIConfig, build_ag_ui_config
+from django_ag_ui.disconnect import CancelAfter, Choice, DisconnectPolicy
 from django_pydantic_agent.agents.build import check_source
 from django_pydantic_agent.runs.plan import AgentConfig, Mount
 from django_pydantic_agent.stores.conversations import ConversationStore
@@ -54,6 +55,8 @@ class AGUIServer:
         client_history: ClientHistory = "ignore",
         snapshot_save_mode: SnapshotSaveMode = "roundtrip",
         title_for_thread: Callable[..., Any] | None = None,
+        on_client_disconnect: Choice | CancelAfter = "complete_and_save",
+        client_disconnect_choices: Collection[Choice] = (),
         require_authenticated: bool = True,
         get_user: Callable[[Any], Any] | None = None,
         authorize: Callable[[Any], Any] | None = None,
@@ -98,6 +101,7 @@ class AGUIServer:
         self.thread_policy = ThreadPolicy(
             on_stale_client=on_stale_client, client_history=client_history, on_concurrent_run=on_concurrent_run
         )
+        self.disconnect_policy = DisconnectPolicy(default=on_client_disconnect, choices=client_disconnect_choices)
         self.context_for_request = context_for_request
         self.require_authenticated = require_authenticated
         self.get_user = get_user

@@ -53,6 +53,10 @@ class LeaseLost(RunError):
     """Another process has taken the run over; nothing of this process is written any more."""
 
 
+class ShuttingDown(RunError):
+    """This process is about to end and begins no more runs."""
+
+
 class StoreUnavailable(RunError):
     """The store could not be written to within the patience the settings allow."""
 

@@ -18,6 +18,7 @@ from django_pydantic_agent.exceptions import (
     NotContinuable,
     NothingToRun,
     RunNotFound,
+    ShuttingDown,
     StoreUnavailable,
     ThreadChanged,
     ThreadNotFound,
@@ -157,6 +158,12 @@ class Unavailable(exceptions.APIException):
     default_code = "storage_unavailable"
 
 
+class Closing(exceptions.APIException):
+    status_code = status.HTTP_503_SERVICE_UNAVAILABLE
+    default_detail = "this server process is about to end; try again"
+    default_code = "shutting_down"
+
+
 def error_response(exc: Exception, context: dict[str, Any]) -> Response:
     """Answer an exception that reached a view. What nobody foresaw is logged, signalled and told without its text."""
     known = _as_api_exception(exc)
@@ -198,6 +205,8 @@ def _as_api_exception(exc: Exception) -> exceptions.APIException | None:
             return BodyTooLarge("the body is longer than the database takes")
         case SuspiciousOperation() | UnreadablePostError():
             return exceptions.ParseError("the request cannot be read", code="bad_request")
+        case ShuttingDown():
+            return Closing()
         case StoreUnavailable() | OperationalError() | InterfaceError():
             return Unavailable()
     return None

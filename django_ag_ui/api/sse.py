@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import aclosing, closing
 from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -15,6 +16,7 @@ from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, StreamingHttpResponse
 
+from django_ag_ui.api.pace import Pace
 from django_ag_ui.conf import AGUIConfig
 from django_pydantic_agent.connections import release_connections
 from django_pydantic_agent.runs.drain import drain_on_sigterm
@@ -37,6 +39,8 @@ HEADERS = {
     # Keeps GZipMiddleware, which would hold frames back, away.
     "Content-Encoding": "identity",
 }
+PIECE_BYTES = 256 * 1024
+"""What is handed to the server at once, which keeps it until the viewer takes it."""
 
 
 @cache
@@ -102,49 +106,69 @@ class RunStream:
         self._max_seconds = max_seconds
         self._is_older = is_older
         self._resumes = resumes
-        self._tick = min(config.keep_alive_seconds, config.access_recheck_seconds / 6, *([1.0] if max_seconds else []))
+        self._tick = min(
+            config.keep_alive_seconds, config.access_recheck_seconds / 6, *([max_seconds / 10] if max_seconds else [])
+        )
         # Two ticks early: one until the check is begun, one until its answer is seen.
         self._recheck = max(config.access_recheck_seconds - 2 * self._tick, self._tick)
         self._check: Future[bool] | None = None
         self._last_frame = b""
         self._farewell = DETACHED
+        self._pace = Pace(config.slow_viewer_seconds)
 
     async def asynchronous(self) -> AsyncIterator[bytes]:
         """Yield the stream on an event loop, the request's connections given back first."""
         # Servers set their handlers after the project was loaded, and wait for streams without having runs end.
         drain_on_sigterm()
         await sync_to_async(release_connections)()
-        batches = aiter(self._follow(self._tick))
+        follower = self._follow(self._tick)
         self._begin()
-        try:
-            async for batch in batches:
-                if chunk := self._chunk(batch):
-                    yield chunk
-                if self._is_over():
-                    break
+        with self._pace:
+            async with aclosing(aiter(follower)) as batches:
+                try:
+                    async for batch in batches:
+                        for piece in self._pieces(batch):
+                            self._pace.offer()
+                            yield piece
+                            self._pace.taken()
+                        if self._is_over():
+                            break
+                finally:
+                    follower.viewer.sent_away |= self._is_sent_away
             if end := self._end():
+                self._pace.offer()
                 yield end
-        finally:
-            await batches.aclose()  # type: ignore[attr-defined]
 
     def blocking(self) -> Iterator[bytes]:
         """Yield the stream in the thread of a WSGI request, its connections given back first."""
         release_connections()
-        batches = iter(self._follow(self._tick))
+        follower = self._follow(self._tick)
         self._begin()
-        for batch in batches:
-            if chunk := self._chunk(batch):
-                yield chunk
-            if self._is_over():
-                break
+        with closing(iter(follower)) as batches:
+            try:
+                for batch in batches:
+                    for piece in self._pieces(batch):
+                        self._pace.offer()
+                        yield piece
+                        self._pace.taken()
+                    if self._is_over():
+                        break
+            finally:
+                follower.viewer.sent_away |= self._is_sent_away
         if end := self._end():
             yield end
 
     def _begin(self) -> None:
-        self._began = self._sent = self._checked = time.monotonic()
+        self._began = self._now = self._sent = self._checked = time.monotonic()
+
+    def _pieces(self, batch: "Batch") -> Iterator[bytes]:
+        """Yield the batch on the wire, in one piece unless it is large."""
+        chunk = self._chunk(batch)
+        for start in range(0, len(chunk), PIECE_BYTES):
+            yield chunk[start : start + PIECE_BYTES]
 
     def _chunk(self, batch: "Batch") -> bytes:
-        """Return the batch on the wire in one piece; a comment or nothing where it holds no frames."""
+        """Return the batch on the wire; a comment or nothing where it holds no frames."""
         frames, seq = batch.frames, batch.first_seq
         prefix = self._prefix if batch.run_id is None else _id_prefix(batch.run_id)
         self._now = time.monotonic()
@@ -164,7 +188,7 @@ class RunStream:
 
     def _is_over(self) -> bool:
         """Return whether the viewer has to go, and look after the check of its access."""
-        if self._max_seconds is not None and self._now - self._began >= self._max_seconds:
+        if self._is_sent_away:
             return True
         if self._check is None:
             if self._now - self._checked >= self._recheck:
@@ -175,6 +199,12 @@ class RunStream:
                 return True
             self._check, self._checked = None, self._now
         return False
+
+    @property
+    def _is_sent_away(self) -> bool:
+        """Whether the viewer is too slow, or has been there for as long as a stream may last."""
+        is_old = self._max_seconds is not None and self._now - self._began >= self._max_seconds
+        return is_old or self._pace.is_too_slow
 
     def _end(self) -> bytes | None:
         """Return what a viewer is told whose stream ends before the run does."""
@@ -187,10 +217,11 @@ class RunStream:
 
 def max_stream_seconds(request: HttpRequest, config: AGUIConfig) -> float | None:
     """Return how long a stream may last: a WSGI worker without threads serves nobody else meanwhile."""
+    longest = config.max_stream_seconds or None
     if isinstance(request, ASGIRequest) or request.META.get("wsgi.multithread", True):
-        return None
+        return longest
     _warn_of_single_thread(config.wsgi_max_stream_seconds)
-    return config.wsgi_max_stream_seconds
+    return min(longest or config.wsgi_max_stream_seconds, config.wsgi_max_stream_seconds)
 
 
 @cache

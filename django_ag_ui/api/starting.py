@@ -170,6 +170,7 @@ class StartView(PostView):
 
         self._check_new()
         plan = RunPlan(
+            cancel_after=self.server.disconnect_policy.cancel_after(self.posted[1].forwarded_props),
             config=self.server.agent_config,
             request=self.run_request,
             run_input=accepted,

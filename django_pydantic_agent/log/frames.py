@@ -1,6 +1,7 @@
 """Frames: AG-UI events encoded once, in the form that is stored and sent."""
 
 import re
+from itertools import accumulate
 from typing import Any, TypeAlias
 
 from ag_ui.core import BaseEvent, EventType, ToolCallResultEvent
@@ -60,6 +61,14 @@ def frame_starts(*types: str) -> tuple[bytes, ...]:
 
 
 _TERMINAL = frame_starts(EventType.RUN_FINISHED, EventType.RUN_ERROR)
+
+
+def within_bytes(frames: list[bytes], max_bytes: int) -> list[bytes]:
+    """Return the first frames that hold `max_bytes`, at least one of them."""
+    for count, size in enumerate(accumulate(map(len, frames))):
+        if size > max_bytes:
+            return frames[: max(count, 1)]
+    return frames
 
 
 def is_terminal(frame: bytes) -> bool:

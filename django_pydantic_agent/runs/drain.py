@@ -7,33 +7,33 @@ from types import FrameType
 from typing import Any
 
 
-def _drain_engine() -> None:
+def _shut_down() -> None:
     # Imported here, because every command of a project installs the handler and few of them execute runs.
-    from django_pydantic_agent.runs.engine import drain_engine
+    from django_pydantic_agent.runs.engine import shut_down_engine
 
-    drain_engine()
+    shut_down_engine()
 
 
 class _Drain:
-    """A signal handler that drains the engine besides what the one before it does."""
+    """A signal handler that shuts the engine down besides what the one before it does."""
 
     def __init__(self, previous: Any) -> None:
         self.previous = previous
 
     def __call__(self, signum: int, frame: FrameType | None) -> None:
         if callable(self.previous):
-            threading.Thread(target=_drain_engine, name="agent-drain", daemon=True).start()
+            threading.Thread(target=_shut_down, name="agent-drain", daemon=True).start()
             self.previous(signum, frame)
         elif self.previous is signal.SIG_DFL:
-            _drain_engine()
+            _shut_down()
             signal.signal(signum, signal.SIG_DFL)
             os.kill(os.getpid(), signum)
 
 
 def drain_on_sigterm() -> None:
-    """Have SIGTERM drain this process's engine besides whatever it did before.
+    """Have SIGTERM shut this process's engine down besides whatever it did before.
 
-    Runs get SHUTDOWN_GRACE_SECONDS and are then ended, which also ends the streams that a server waits for. Does
+    No more runs begin, those that go on get SHUTDOWN_GRACE_SECONDS, and the streams that a server waits for end. Does
     nothing outside the main thread, where no signal handler can be set. Called again, it takes in what a server has
     put in its place meanwhile.
     """

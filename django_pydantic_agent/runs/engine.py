@@ -13,6 +13,7 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 from django_pydantic_agent.conf import agent_settings
+from django_pydantic_agent.exceptions import ShuttingDown
 from django_pydantic_agent.runs.executors.base import get_executor
 from django_pydantic_agent.runs.follow import Follower
 from django_pydantic_agent.runs.follow_thread import Part, ThreadFollower
@@ -21,6 +22,7 @@ from django_pydantic_agent.runs.live_log import LiveLog
 from django_pydantic_agent.runs.plan import RunPlan
 from django_pydantic_agent.runs.recorder import Recorder
 from django_pydantic_agent.runs.recovery import Recovery
+from django_pydantic_agent.runs.viewers import Viewer, Viewers
 from django_pydantic_agent.runs.watcher import Watcher
 from django_pydantic_agent.stores import durable_store
 from django_pydantic_agent.stores.base import RunStore, StoredRun
@@ -47,6 +49,7 @@ class Engine:
         self.recorder = Recorder()
         self.beats = Beats()
         self.watcher = Watcher()
+        self.viewers = Viewers()
         self._readers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="agent-log-reader")
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -55,16 +58,20 @@ class Engine:
         self._recent: OrderedDict[RunKey, LiveLog] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
         self._recovery: Recovery | None = None
+        self._is_shutting_down = False
         self._all_ended = threading.Condition(self._lock)
 
     def start(self, plan: RunPlan) -> StoredRun:
         """Write a run with its first frame and have it execute once that is committed.
 
         Call it from synchronous code, outside an event loop. Raises `RunIdTaken`, whose `run` is the owner's earlier
-        run of this id, and `WrongTestCase` where the executor could not see the run.
+        run of this id, `ShuttingDown` where this process begins no more runs, and `WrongTestCase` where the executor
+        could not see the run.
         """
         from django_pydantic_agent.runs.opening import new_run
 
+        if self._is_shutting_down:
+            raise ShuttingDown
         executor = get_executor(plan.config.executor)
         executor.check(plan.store)
         return executor.start(self, plan, new_run(plan))
@@ -77,11 +84,14 @@ class Engine:
         after: int = 0,
         preamble: "Preamble | None" = None,
         idle_seconds: float = 15.0,
+        viewer: Viewer | None = None,
     ) -> Follower:
-        """Return a viewer of `run` that begins behind seq `after`, or with `preamble`."""
+        """Return what follows `run` for a viewer, a new one by default, from behind seq `after`, or from `preamble`."""
         log = self._log(run, store)
         return Follower(
+            run=run,
             log=log,
+            viewer=viewer or Viewer(self.viewers),
             readers=log.readers or self._readers,
             after=after if preamble is None else preamble.seq,
             preamble=preamble,
@@ -99,10 +109,13 @@ class Engine:
         preamble: "Preamble | None" = None,
         idle_seconds: float = 15.0,
     ) -> ThreadFollower:
-        """Return a viewer of `run`, as `follow` does, and of the runs that are accepted behind it in `thread`."""
+        """Return what follows `run`, as `follow` does, and the runs that are accepted behind it in `thread`."""
+        viewer = Viewer(self.viewers)
 
         def follow(run: StoredRun, preamble: "Preamble | None", after: int = 0) -> Follower:
-            return self.follow(run, store=store, after=after, preamble=preamble, idle_seconds=idle_seconds)
+            return self.follow(
+                run, store=store, after=after, preamble=preamble, idle_seconds=idle_seconds, viewer=viewer
+            )
 
         first = Part(key=0)
         if run is not None:
@@ -111,6 +124,7 @@ class Engine:
             thread=self.watcher.watch_thread(conversation, thread, newest=first.key),
             store=store,
             follow=follow,
+            viewer=viewer,
             readers=self._readers,
             first=first,
             idle_seconds=idle_seconds,
@@ -119,7 +133,7 @@ class Engine:
     def wait_ended(self, run: StoredRun, *, store: RunStore, seconds: float) -> None:
         """Wait until `run` has ended, for `seconds` at the longest."""
         log, deadline = self._log(run, store), time.monotonic() + seconds
-        while not log.ended and (left := deadline - time.monotonic()) > 0:
+        while not (log.ended or log.is_closed) and (left := deadline - time.monotonic()) > 0:
             log.wait(log.last_seq, left)
 
     def cancel(self, run: int, *, store: RunStore) -> bool:
@@ -146,7 +160,7 @@ class Engine:
 
         Does nothing either where runs are kept in this process only.
         """
-        if self._recovery is not None:
+        if self._recovery is not None or self._is_shutting_down:
             return
         store = durable_store()
         if store is None or store.leases is None:
@@ -165,6 +179,7 @@ class Engine:
         )
         self._enter(execution)
         self.beats.hold(plan.store, run, cancel=execution.cancel, lose=execution.abandon)
+        self.viewers.guard(plan.store, run, cancel=execution.cancel)
         loop = self._running_loop()
         loop.call_soon_threadsafe(self._spawn, loop, self._execute(execution), context=Context())
 
@@ -197,6 +212,21 @@ class Engine:
                 execution.cancel(for_shutdown=True)
             self._wait_for_runs(CANCEL_SECONDS)
 
+    def shut_down(self, grace_seconds: float) -> None:
+        """Begin no more runs, have those of this process end within `grace_seconds`, and let all viewers go; for good.
+
+        Viewers of runs that execute elsewhere go at once, those of runs that execute here stay to see their end.
+        """
+        self._is_shutting_down = True
+        if self._recovery is not None:
+            self._recovery.stop()
+        self.watcher.close()
+        self.drain(grace_seconds)
+        with self._lock:
+            remaining = list(self._live.values())
+        for execution in remaining:
+            execution.log.close()
+
     def wait(self) -> None:
         """Wait until no run executes here any more."""
         self._wait_for_runs(None)
@@ -206,6 +236,7 @@ class Engine:
         if self._recovery is not None:
             self._recovery.stop()
         self.watcher.stop()
+        self.viewers.stop()
         self.recorder.stop()
         self.beats.stop()
         self._readers.shutdown()
@@ -237,7 +268,9 @@ class Engine:
     def _waiter(self, store: RunStore) -> Callable[[StoredRun], Awaitable[None]]:
         async def wait_for(run: StoredRun) -> None:
             log = self._log(run, store)
-            if not log.ended:
+            if log.is_closed:
+                await asyncio.sleep(WAIT_SECONDS)
+            elif not log.ended:
                 await log.wait_async(log.last_seq, WAIT_SECONDS)
 
         return wait_for
@@ -250,6 +283,7 @@ class Engine:
     def _leave(self, execution: "Execution") -> None:
         log = execution.log
         self.beats.release(log.store, log.key, execution.epoch)
+        self.viewers.release(log.store, log.key)
         if not log.ended and log.readers is None:
             # Somebody else ends the run; who follows it here learns of that from the store.
             self.watcher.adopt(log)
@@ -311,6 +345,12 @@ def drain_engine(grace_seconds: float | None = None) -> None:
     """Drain this process's engine, if it has one, within SHUTDOWN_GRACE_SECONDS or `grace_seconds`."""
     if _engine is not None:
         _engine.drain(agent_settings.SHUTDOWN_GRACE_SECONDS if grace_seconds is None else grace_seconds)
+
+
+def shut_down_engine() -> None:
+    """Shut this process's engine down, if it has one, within SHUTDOWN_GRACE_SECONDS."""
+    if _engine is not None:
+        _engine.shut_down(agent_settings.SHUTDOWN_GRACE_SECONDS)
 
 
 def stop_engine() -> None:

@@ -2,13 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from django_pydantic_agent.log.frames import is_terminal
 from django_pydantic_agent.runs.live_log import Batch, LiveLog
+from django_pydantic_agent.runs.viewers import Viewer
+from django_pydantic_agent.stores.base import StoredRun
 
 if TYPE_CHECKING:
     from django_pydantic_agent.log.preamble import Preamble
@@ -18,66 +20,75 @@ RETRY_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Follower:
-    """A viewer of one run, iterated with `async for` or with `for`.
+    """What follows one run for a viewer, iterated with `async for` or with `for`.
 
     Yields the preamble, if there is one, `Batch`es of committed frames behind seq `after`, and a batch without frames
     whenever `idle_seconds` passed in silence. Ends behind the terminal frame, or before it where the log is not kept
-    any more. Between two batches it holds no thread and no database connection.
+    any more or where this process lets its viewers go. Between two batches it holds no thread and no database
+    connection. Who sends the viewer away sets `viewer.sent_away` before closing this.
     """
 
+    run: StoredRun
     log: LiveLog
+    viewer: Viewer
     readers: Executor
     after: int = 0
     preamble: "Preamble | None" = None
     idle_seconds: float
 
-    async def __aiter__(self) -> AsyncIterator[Batch]:
+    async def __aiter__(self) -> AsyncGenerator[Batch]:
         after, loop = self.after, asyncio.get_running_loop()
-        if self.preamble is not None:
-            yield _opening(self.preamble)
-            if is_terminal(self.preamble.frames[-1]):
-                return
-        while True:
-            frames = self.log.read(after)
-            if frames is None:
-                frames = await loop.run_in_executor(self.readers, self.log.read_stored, after)
-                if frames is None:
-                    yield Batch(after + 1)
-                    await asyncio.sleep(RETRY_SECONDS)
-                    continue
-                if not frames:
+        with self.viewer.watches(self.log.store, self.run):
+            if self.preamble is not None:
+                yield _opening(self.preamble)
+                if is_terminal(self.preamble.frames[-1]):
                     return
-            if frames:
-                yield Batch(after + 1, frames)
-                after += len(frames)
-            elif self.log.ended and after >= self.log.last_seq:
-                return
-            elif not await self.log.wait_async(after, self.idle_seconds):
-                yield Batch(after + 1)
+            while True:
+                frames = self.log.read(after)
+                if frames is None:
+                    frames = await loop.run_in_executor(self.readers, self.log.read_stored, after)
+                    if frames is None:
+                        yield Batch(after + 1)
+                        await asyncio.sleep(RETRY_SECONDS)
+                    elif not frames:
+                        return
+                if frames:
+                    yield Batch(after + 1, frames)
+                    after += len(frames)
+                if self._is_over(after):
+                    return
+                if frames == [] and not await self.log.wait_async(after, self.idle_seconds):
+                    yield Batch(after + 1)
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Generator[Batch]:
         after = self.after
-        if self.preamble is not None:
-            yield _opening(self.preamble)
-            if is_terminal(self.preamble.frames[-1]):
-                return
-        while True:
-            frames = self.log.read(after)
-            if frames is None:
-                frames = self.log.read_stored(after)
-                if frames is None:
-                    yield Batch(after + 1)
-                    time.sleep(RETRY_SECONDS)
-                    continue
-                if not frames:
+        with self.viewer.watches(self.log.store, self.run):
+            if self.preamble is not None:
+                yield _opening(self.preamble)
+                if is_terminal(self.preamble.frames[-1]):
                     return
-            if frames:
-                yield Batch(after + 1, frames)
-                after += len(frames)
-            elif self.log.ended and after >= self.log.last_seq:
-                return
-            elif not self.log.wait(after, self.idle_seconds):
-                yield Batch(after + 1)
+            while True:
+                frames = self.log.read(after)
+                if frames is None:
+                    frames = self.log.read_stored(after)
+                    if frames is None:
+                        yield Batch(after + 1)
+                        time.sleep(RETRY_SECONDS)
+                    elif not frames:
+                        return
+                if frames:
+                    yield Batch(after + 1, frames)
+                    after += len(frames)
+                if self._is_over(after):
+                    return
+                if frames == [] and not self.log.wait(after, self.idle_seconds):
+                    yield Batch(after + 1)
+
+    def _is_over(self, after: int) -> bool:
+        if self.log.ended:
+            return after >= self.log.last_seq
+        self.viewer.sent_away |= self.log.is_closed
+        return self.log.is_closed
 
 
 def _opening(preamble: "Preamble") -> Batch:

@@ -17,6 +17,7 @@ from django_pydantic_agent.log.frames import is_terminal
 from django_pydantic_agent.runs.follow import RETRY_SECONDS, Follower
 from django_pydantic_agent.runs.live_log import Batch
 from django_pydantic_agent.runs.live_thread import LiveThread
+from django_pydantic_agent.runs.viewers import Viewer
 from django_pydantic_agent.stores.base import RunStore, StoredRun
 from django_pydantic_agent.stores.conversations import ThreadRun
 
@@ -41,12 +42,14 @@ class ThreadFollower:
 
     Yields the batches of one run after the other, each with the id of its run, and a batch without frames whenever
     `idle_seconds` passed in silence. A run that has replaced messages of the thread, or whose log was pruned, begins
-    with a preamble. Ends where the thread is gone, or where a run cannot be shown to its end.
+    with a preamble. Ends where the thread is gone, where a run cannot be shown to its end, or where this process lets
+    its viewers go.
     """
 
     thread: LiveThread
     store: RunStore
     follow: "Callable[[StoredRun, Preamble | None], Follower]"
+    viewer: Viewer
     readers: Executor
     first: Part
     idle_seconds: float
@@ -64,7 +67,7 @@ class ThreadFollower:
                     return
             while not await self.thread.wait_async(part.key, self.idle_seconds):
                 yield Batch(0)
-            if self.thread.ended:
+            if self._is_over():
                 return
             while (found := await loop.run_in_executor(self.readers, self._behind, part.key)) is None:
                 yield Batch(0)
@@ -83,12 +86,16 @@ class ThreadFollower:
                     return
             while not self.thread.wait(part.key, self.idle_seconds):
                 yield Batch(0)
-            if self.thread.ended:
+            if self._is_over():
                 return
             while (found := self._behind(part.key)) is None:
                 yield Batch(0)
                 time.sleep(RETRY_SECONDS)
             part = found
+
+    def _is_over(self) -> bool:
+        self.viewer.sent_away |= self.thread.is_closed
+        return self.thread.ended or self.thread.is_closed
 
     def _behind(self, key: int) -> Part | None:
         """Return the next run behind that of `key`, None while the store cannot be read; let go of the connection."""

@@ -11,6 +11,7 @@ from django.db import InterfaceError, OperationalError
 from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.connections import release_connections
 from django_pydantic_agent.exceptions import LogPruned
+from django_pydantic_agent.log.frames import within_bytes
 from django_pydantic_agent.runs.news import News
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores.base import RunStore
@@ -18,6 +19,7 @@ from django_pydantic_agent.stores.base import RunStore
 logger = logging.getLogger(__name__)
 
 READ_BYTES = 256 * 1024
+"""What a viewer is handed at once, or one frame where that is larger: all that is kept for one that is slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class LiveLog(News):
                 self._announce()
 
     def read(self, after: int) -> list[bytes] | None:
-        """Return the frames behind seq `after`, or None where only the store has the next of them."""
+        """Return the next frames behind seq `after`, at most READ_BYTES of them; None where only the store has them."""
         newer: list[Batch] = []
         with self._changed:
             if after >= self.last_seq:
@@ -105,7 +107,7 @@ class LiveLog(News):
         frames = oldest.frames[after + 1 - oldest.first_seq :]
         for batch in reversed(newer):
             frames += batch.frames
-        return frames
+        return within_bytes(frames, READ_BYTES)
 
     def read_stored(self, after: int) -> list[bytes] | None:
         """Return frames behind seq `after` from the store, None while it cannot be read; let go of the connection.

@@ -11,6 +11,8 @@ class News(ABC):
     """Something that goes on, counted by the number of what came last."""
 
     def __init__(self) -> None:
+        self.is_closed = False
+        """Whether this process has let those who wait go, although it goes on."""
         self._is_gone = False
         self._changed = threading.Condition()
         self._bells: set[LoopBell] = set()
@@ -21,16 +23,22 @@ class News(ABC):
             self._is_gone = True
             self._announce()
 
-    def wait(self, after: int, seconds: float) -> bool:
-        """Block until something is behind seq `after` or nothing ever will be; False where `seconds` passed."""
+    def close(self) -> None:
+        """Let those go who wait here, although it goes on."""
         with self._changed:
-            return self._changed.wait_for(lambda: self._has_news(after), seconds)
+            self.is_closed = True
+            self._announce()
+
+    def wait(self, after: int, seconds: float) -> bool:
+        """Block until something is behind seq `after`, nothing ever will be, or it is closed; False where `seconds` passed."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.is_closed or self._has_news(after), seconds)
 
     async def wait_async(self, after: int, seconds: float) -> bool:
         """Do as `wait` does without blocking the event loop."""
         bell = LoopBell.of_running_loop()
         with self._changed:
-            if self._has_news(after):
+            if self.is_closed or self._has_news(after):
                 return True
             future = bell.expect(self)
             self._bells.add(bell)

@@ -28,6 +28,7 @@ def new_run(plan: RunPlan) -> NewRun:
         protocol=plan.protocol,
         message_ids=[message.id for message in run_input.messages],
         first_frame=lambda revision: encode(_run_started(plan, accepted, revision)),
+        cancel_after=plan.cancel_after,
         parent=parent,
         conversation=thread.conversation if thread else None,
         turn=thread.start if thread else None,

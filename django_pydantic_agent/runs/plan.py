@@ -59,7 +59,10 @@ class ThreadPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class RunPlan:
-    """One run that was accepted. `source` is the run it continues; `digest` tells apart what was posted."""
+    """One run that was accepted. `source` is the run it continues; `digest` tells apart what was posted.
+
+    `cancel_after` is for how many seconds the run goes on while nobody watches it, None where it always does.
+    """
 
     config: AgentConfig
     request: RunRequest
@@ -69,6 +72,7 @@ class RunPlan:
     scope: str = ""
     source: StoredRun | None = None
     protocol: str = ""
+    cancel_after: float | None = None
     thread: ThreadPlan | None = None
     idempotency: Idempotency | None = None
 

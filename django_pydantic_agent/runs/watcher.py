@@ -31,6 +31,7 @@ class Watcher:
         self._rung = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        self._is_closed = False
 
     def watch(self, store: RunStore, run: StoredRun) -> LiveLog:
         """Return the log of a run that executes elsewhere, shared by all its viewers here."""
@@ -52,13 +53,20 @@ class Watcher:
             thread = self._threads.get((id(store), key))
             if thread is None or thread.ended:
                 thread = self._threads[id(store), key] = LiveThread(store, key, newest=newest)
-                self._begin()
+                self._begin(thread)
         return thread
 
     def look_soon(self) -> None:
         """Look at once where threads are watched, one of which may have got a run."""
         if self._threads:
             self._rung.set()
+
+    def close(self) -> None:
+        """Let the viewers of threads and of runs that execute elsewhere go, those that come later too."""
+        with self._lock:
+            self._is_closed = True
+            for one in [*self._logs.values(), *self._threads.values()]:
+                one.close()
 
     def stop(self) -> None:
         """End the thread, which may be in the middle of a look."""
@@ -70,9 +78,11 @@ class Watcher:
 
     def _watch(self, log: LiveLog) -> None:
         self._logs[id(log.store), log.key] = log
-        self._begin()
+        self._begin(log)
 
-    def _begin(self) -> None:
+    def _begin(self, one: LiveLog | LiveThread) -> None:
+        if self._is_closed:
+            one.close()
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="agent-watcher", daemon=True)
             self._thread.start()

@@ -35,6 +35,7 @@ class NewRun:
 
     `input` is the accepted `RunAgentInput` as JSON, `digest` tells apart what was posted (route, source run, raw body),
     `message_ids` are the ids of the accepted messages, `first_frame` makes the encoded RUN_STARTED event (seq 1).
+    `cancel_after` is for how many seconds the run goes on while nobody watches it, None where it always does.
     `conversation` accepts `turn` in the transaction that writes the run. `request` is JSON: what another process needs
     besides to execute the run (see `runs/rebuild.py`).
     """
@@ -49,6 +50,7 @@ class NewRun:
     protocol: str
     message_ids: Sequence[str]
     first_frame: FrameMaker
+    cancel_after: float | None = None
     parent: "StoredRun | None" = None
     conversation: "ConversationStore | None" = None
     turn: "TurnStart | None" = None
@@ -92,6 +94,7 @@ class StoredRun:
     continuable: bool = False
     unresolved_effects: int = 0
     pending_interrupts: int = 0
+    cancel_after: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,6 +242,14 @@ class RunLeases(Protocol):
 
     def cancelled(self, runs: Collection[int]) -> Collection[int]:
         """Return those of the runs that are to stop."""
+        ...
+
+    def show_viewers(self, runs: Collection[int]) -> None:
+        """Show that the runs are watched in this process."""
+        ...
+
+    def viewer_signs(self, runs: Collection[int]) -> Mapping[int, int]:
+        """Return how often it was shown for each of the runs that it is watched."""
         ...
 
     def live(self) -> Sequence[Lease]:

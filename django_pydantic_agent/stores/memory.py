@@ -82,6 +82,7 @@ class MemoryRunStore(RunStore):
                 started_at=datetime.now(UTC),
                 content_digest=idempotency.content if idempotency else "",
                 parent_run_id=new.parent.run_id if new.parent else None,
+                cancel_after=new.cancel_after,
             )
             parent = new.parent.key if new.parent else None
             entry = _Entry(run, new.input, list(new.message_ids), new.request, parent=parent)

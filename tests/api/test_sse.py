@@ -2,6 +2,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Iterator
 from itertools import repeat
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ class Batches:
     def __init__(self, *batches: Any) -> None:
         self.batches = batches
         self.left = False
+        self.viewer = SimpleNamespace(sent_away=False)
 
     def __iter__(self) -> Iterator[Batch]:
         try:

@@ -11,7 +11,7 @@ from django.http import HttpRequest, JsonResponse
 from django.urls import path
 from django.utils.functional import SimpleLazyObject
 
-from django_ag_ui import AGUIServer, build_ag_ui_config
+from django_ag_ui import AGUIServer, CancelAfter, build_ag_ui_config
 from django_pydantic_agent.contrib.store.default_conversation_store import DefaultConversationStore
 from django_pydantic_agent.contrib.store.default_step_store import DefaultStepStore
 from tests.live.agent import registry
@@ -55,6 +55,10 @@ urlpatterns = [
     mount("chatty", config=build_ag_ui_config(keep_alive_seconds=KEEP_ALIVE_SECONDS)),
     mount("plain", step_store=None),
     mount("talk", conversation_store=DefaultConversationStore()),
+    mount("strict", on_client_disconnect="cancel"),
+    mount("patient", on_client_disconnect=CancelAfter(3)),
+    mount("asked", client_disconnect_choices=("cancel",)),
+    mount("brief", on_client_disconnect="cancel", config=build_ag_ui_config(max_stream_seconds=1)),
     mount("public", step_store=anonymous_step_store, require_authenticated=False),
     mount("hooked", get_user=get_lazy_user, authorize=is_not_blocked),
     path("login/", LoginView.as_view(next_page="/probe/")),

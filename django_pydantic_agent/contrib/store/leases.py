@@ -31,9 +31,7 @@ class DatabaseRunLeases:
             mine |= Q(epoch=epoch, pk__in=keys)
         runs = self._runs.filter(mine)
         with transaction.atomic(using=self._alias):
-            if connections[self._alias].features.has_select_for_update:
-                # By key, the order in which every transaction locks runs.
-                list(runs.select_for_update().order_by("pk").values_list("pk", flat=True))
+            self._lock(runs)
             if runs.update(beat=F("beat") + 1) == len(epochs):
                 return ()
             return epochs.keys() - set(runs.values_list("pk", flat=True))
@@ -43,6 +41,15 @@ class DatabaseRunLeases:
 
     def cancelled(self, runs: Collection[int]) -> Collection[int]:
         return list(self._runs.filter(pk__in=runs, cancel_requested=True).values_list("pk", flat=True))
+
+    def show_viewers(self, runs: Collection[int]) -> None:
+        watched = self._runs.filter(pk__in=runs, status__in=LIVE, cancel_after__isnull=False)
+        with transaction.atomic(using=self._alias):
+            self._lock(watched)
+            watched.update(viewer_signs=F("viewer_signs") + 1)
+
+    def viewer_signs(self, runs: Collection[int]) -> Mapping[int, int]:
+        return dict(self._runs.filter(pk__in=runs).values_list("pk", "viewer_signs"))
 
     def live(self) -> Sequence[Lease]:
         rows = self._runs.filter(status__in=LIVE).order_by("pk").values_list("pk", "epoch", "beat", "created_at")
@@ -71,6 +78,11 @@ class DatabaseRunLeases:
     @property
     def _runs(self) -> RunQuerySet:
         return Run.objects.using(self._alias)
+
+    def _lock(self, runs: RunQuerySet) -> None:
+        """Lock runs by key, the order in which every transaction locks them."""
+        if connections[self._alias].features.has_select_for_update:
+            list(runs.select_for_update().order_by("pk").values_list("pk", flat=True))
 
     def _orphan(self, key: int) -> Orphan | None:
         columns = ("parent_id", "protocol", "request", "cancel_requested", "scope", "in_thread__state_run")

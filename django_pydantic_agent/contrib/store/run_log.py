@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby
+from itertools import groupby
 from operator import itemgetter
 
 from django.db import connections, transaction
@@ -13,6 +13,7 @@ from django_pydantic_agent.contrib.store.models import Run, RunFrames
 from django_pydantic_agent.contrib.store.querysets import RunQuerySet
 from django_pydantic_agent.contrib.store.rows import Row, insert, pieces
 from django_pydantic_agent.exceptions import LogPruned
+from django_pydantic_agent.log.frames import within_bytes
 
 FRAME_COLUMNS = ("run_id", "first_seq", "last_seq", "piece", "is_compressed", "size", "data")
 
@@ -49,7 +50,7 @@ class RunLog:
                     raise LogPruned(first_seq)
                 frames += stretch[max(after + 1 - first_seq, 0) :]
             if frames:
-                return _within(frames, max_bytes)
+                return within_bytes(frames, max_bytes)
             # The stretches were merged between the two queries.
         if (first_kept := self.first_seq) > after + 1:
             raise LogPruned(first_kept)
@@ -151,11 +152,3 @@ def _last_within(stretches: "QuerySet[RunFrames]", max_bytes: int) -> int | None
             break
         last = last_seq
     return last
-
-
-def _within(frames: list[bytes], max_bytes: int) -> list[bytes]:
-    """Return the first frames that hold `max_bytes`, at least one of them."""
-    for count, size in enumerate(accumulate(map(len, frames))):
-        if size > max_bytes:
-            return frames[: max(count, 1)]
-    return frames

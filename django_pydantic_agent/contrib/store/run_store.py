@@ -58,6 +58,7 @@ _SUMMARY = (
     "preview",
     "is_continuable",
     "unresolved_effects",
+    "cancel_after",
 )
 
 
@@ -96,6 +97,7 @@ class DatabaseRunStore:
             message_ids=storable_value(list(new.message_ids)),
             last_seq=1,
             request=storable_value(new.request),
+            cancel_after=new.cancel_after,
             created_at=now,
             **_idempotency_columns(new),
         )
@@ -120,6 +122,7 @@ class DatabaseRunStore:
                     started_at=now,
                     content_digest=row.content_digest,
                     parent_run_id=parent.run_id if parent else None,
+                    cancel_after=new.cancel_after,
                 )
                 transaction.on_commit(lambda: on_commit(run), using=alias, robust=True)
         except IntegrityError:

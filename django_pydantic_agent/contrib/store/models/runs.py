@@ -76,6 +76,8 @@ class Run(models.Model):
     epoch = models.PositiveIntegerField(_("epoch"), default=1)
     beat = models.BigIntegerField(_("beat"), default=0)
     cancel_requested = models.BooleanField(_("asked to stop"), default=False)
+    cancel_after = models.FloatField(_("goes on unwatched for"), null=True)
+    viewer_signs = models.BigIntegerField(_("signs of viewers"), default=0)
     request = models.JSONField(_("request"), null=True)
     error = models.JSONField(_("error"), null=True)
     interrupts = models.JSONField(_("interrupts"), default=list)
