@@ -3,15 +3,26 @@
 import os
 import signal
 import threading
+import time
 from types import FrameType
 from typing import Any
 
 
-def _shut_down() -> None:
+FAREWELL_SECONDS = 1.0
+"""How long what the viewers were told last may take to reach them, where the process would end at once."""
+
+
+def _shut_down() -> bool:
     # Imported here, because every command of a project installs the handler and few of them execute runs.
     from django_pydantic_agent.runs.engine import shut_down_engine
 
-    shut_down_engine()
+    return shut_down_engine()
+
+
+def _shut_down_and_end(signum: int) -> None:
+    if _shut_down():
+        time.sleep(FAREWELL_SECONDS)
+    os.kill(os.getpid(), signum)
 
 
 class _Drain:
@@ -25,9 +36,9 @@ class _Drain:
             threading.Thread(target=_shut_down, name="agent-drain", daemon=True).start()
             self.previous(signum, frame)
         elif self.previous is signal.SIG_DFL:
-            _shut_down()
+            # Not in this thread, which may be the one that serves the viewers. A second signal ends the process at once.
             signal.signal(signum, signal.SIG_DFL)
-            os.kill(os.getpid(), signum)
+            threading.Thread(target=_shut_down_and_end, args=[signum], name="agent-drain", daemon=True).start()
 
 
 def drain_on_sigterm() -> None:

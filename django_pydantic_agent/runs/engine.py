@@ -347,10 +347,12 @@ def drain_engine(grace_seconds: float | None = None) -> None:
         _engine.drain(agent_settings.SHUTDOWN_GRACE_SECONDS if grace_seconds is None else grace_seconds)
 
 
-def shut_down_engine() -> None:
-    """Shut this process's engine down, if it has one, within SHUTDOWN_GRACE_SECONDS."""
-    if _engine is not None:
-        _engine.shut_down(agent_settings.SHUTDOWN_GRACE_SECONDS)
+def shut_down_engine() -> bool:
+    """Shut this process's engine down within SHUTDOWN_GRACE_SECONDS; False where it has none."""
+    if _engine is None:
+        return False
+    _engine.shut_down(agent_settings.SHUTDOWN_GRACE_SECONDS)
+    return True
 
 
 def stop_engine() -> None:

@@ -58,6 +58,8 @@ def _step(step: Any, messages: list[ModelMessage]) -> Step:
             return Reasoning(text)
         case {"do": "spell", "text": text}:
             return Text(text, chunk=1)
+        case {"do": "drone", "characters": number}:
+            return Text("x" * number)
         case {"do": "call", "tool": tool, "id": call_id, "args": args}:
             return ToolCall(tool, args, id=call_id)
         case {"do": "gate", "name": name}:

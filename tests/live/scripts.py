@@ -19,6 +19,11 @@ def spell(text: str) -> Step:
     return {"do": "spell", "text": text}
 
 
+def drone(characters: int) -> Step:
+    """Say so many characters in one delta."""
+    return {"do": "drone", "characters": characters}
+
+
 def call(tool: str, *, call_id: str | None = None, **args: Any) -> Step:
     return {"do": "call", "tool": tool, "id": call_id, "args": args}
 
