@@ -7,7 +7,6 @@ import time
 from types import FrameType
 from typing import Any
 
-
 FAREWELL_SECONDS = 1.0
 """How long what the viewers were told last may take to reach them, where the process would end at once."""
 
@@ -36,7 +35,7 @@ class _Drain:
             threading.Thread(target=_shut_down, name="agent-drain", daemon=True).start()
             self.previous(signum, frame)
         elif self.previous is signal.SIG_DFL:
-            # Not in this thread, which may be the one that serves the viewers. A second signal ends the process at once.
+            # Not in this thread, which may be the one that serves the viewers. A second signal ends the process.
             signal.signal(signum, signal.SIG_DFL)
             threading.Thread(target=_shut_down_and_end, args=[signum], name="agent-drain", daemon=True).start()
 

@@ -26,6 +26,8 @@ def test_an_unknown_key_is_refused_with_the_nearest_match():
         ({"run_list_limit": "50"}, "run_list_limit must be a whole number, not '50'"),
         ({"run_list_limit": True}, "run_list_limit must be a whole number, not True"),
         ({"run_list_limit": -1}, "run_list_limit must be 0 or more, not -1"),
+        ({"max_stream_seconds": -1}, "max_stream_seconds must be 0 or more, not -1"),
+        ({"slow_viewer_seconds": 0}, "slow_viewer_seconds must be more than 0, not 0"),
         ({"keep_alive_seconds": 0}, "keep_alive_seconds must be more than 0, not 0"),
     ],
 )

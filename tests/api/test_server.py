@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from pydantic_ai import Agent
 
-from django_ag_ui import AGUIServer, get_server
+from django_ag_ui import AGUIServer, CancelAfter, get_server
 from django_pydantic_agent import ToolRegistry
 from django_pydantic_agent.contrib.store.default_conversation_store import DefaultConversationStore
 
@@ -60,6 +60,12 @@ def test_a_keyword_that_does_not_exist_is_refused_by_name(name: str):
         ("on_stale_client", None),
         ("client_history", True),
         ("snapshot_save_mode", "round_trip"),
+        ("on_client_disconnect", "stop"),
+        ("on_client_disconnect", 30),
+        ("client_disconnect_choices", "cancel"),
+        ("client_disconnect_choices", ["cancel", "stop"]),
+        ("client_disconnect_choices", [CancelAfter(3)]),
+        ("client_disconnect_choices", None),
         ("get_user", 1),
         ("csrf_exempt", "no"),
         ("require_authenticated", None),
@@ -75,6 +81,12 @@ def test_a_keyword_that_does_not_exist_is_refused_by_name(name: str):
 def test_what_cannot_be_used_is_refused_by_name(name: str, value: object):
     with pytest.raises((TypeError, ValueError), match=name):
         AGUIServer(registry, **{name: value})
+
+
+@pytest.mark.parametrize("seconds", [0, -1, "30", True, None, float("inf"), float("nan")])
+def test_CancelAfter_takes_a_number_of_seconds(seconds: Any):
+    with pytest.raises((TypeError, ValueError), match="CancelAfter takes"):
+        CancelAfter(seconds)
 
 
 @pytest.mark.parametrize("source", [registry, Agent("test"), lambda: registry], ids=["registry", "agent", "callable"])

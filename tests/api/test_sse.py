@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import AsyncRequestFactory, RequestFactory
 
-from django_ag_ui.api.sse import RunStream, declares_1_0, for_older_viewer, max_stream_seconds
+from django_ag_ui.api.sse import PIECE_BYTES, RunStream, declares_1_0, for_older_viewer, max_stream_seconds
 from django_ag_ui.conf import build_ag_ui_config
 from django_pydantic_agent.runs.live_log import Batch
 from tests.api.posting import parse
@@ -60,7 +60,9 @@ class Access:
 
 def stream(*batches: Any, run_id: str = "r1", access: Access | None = None, **options: Any) -> RunStream:
     config = build_ag_ui_config(
-        keep_alive_seconds=options.pop("keep_alive", 15), access_recheck_seconds=options.pop("recheck", 30)
+        keep_alive_seconds=options.pop("keep_alive", 15),
+        access_recheck_seconds=options.pop("recheck", 30),
+        slow_viewer_seconds=options.pop("slow", 60),
     )
     follower = batches[0] if isinstance(batches[0], Batches) else Batches(*batches)
     defaults = {"is_older": False, "resumes": False, "max_seconds": None}
@@ -138,11 +140,42 @@ def test_access_is_asked_again_while_a_stream_is_open_and_its_loss_ends_the_stre
     assert follower.left
 
 
-@pytest.mark.parametrize(("has_threads", "seconds"), [(True, None), (False, 20)])
-def test_C03_only_a_wsgi_worker_without_threads_is_limited(has_threads: bool, seconds: float | None):
+@pytest.mark.parametrize(
+    ("limit", "has_threads", "seconds"),
+    [(0, True, None), (0, False, 20), (5, True, 5), (5, False, 5), (60, True, 60), (60, False, 20)],
+)
+def test_C03_a_wsgi_worker_without_threads_is_limited_whatever_the_project_allows(
+    limit: float, has_threads: bool, seconds: float | None
+):
+    config = build_ag_ui_config(max_stream_seconds=limit)
     request = RequestFactory().post("/", **{"wsgi.multithread": has_threads})
-    assert max_stream_seconds(request, build_ag_ui_config()) == seconds
-    assert max_stream_seconds(AsyncRequestFactory().post("/"), build_ag_ui_config()) is None
+    assert max_stream_seconds(request, config) == seconds
+    assert max_stream_seconds(AsyncRequestFactory().post("/"), config) == (limit or None)
+
+
+def test_a_large_batch_goes_out_in_pieces_of_bounded_size():
+    large = DELTA.replace(b"x", b"x" * 3 * PIECE_BYTES)
+    chunks = list(stream(Batch(1, [STARTED, large, DELTA, FINISHED])).blocking())
+    assert [len(chunk) for chunk in chunks[:3]] == [PIECE_BYTES] * 3
+    assert [frame.seq for frame in parse(b"".join(chunks))] == [1, 2, 3, 4]
+
+
+def test_a_viewer_that_was_too_slow_is_told_behind_a_whole_frame():
+    large = DELTA.replace(b"x", b"x" * PIECE_BYTES)
+    follower = Batches(Batch(1, [STARTED, large]), Batch(3, [FINISHED]))
+    chunks = []
+    for chunk in stream(follower, slow=1e-9).blocking():
+        chunks.append(chunk)
+        time.sleep(1e-6)
+    found = parse(b"".join(chunks))
+    assert [(frame.seq, frame.event.get("code")) for frame in found] == [(1, None), (2, None), (None, "detached")]
+    assert (follower.left, follower.viewer.sent_away) == (True, True)
+
+
+def test_a_viewer_that_lost_its_access_was_not_sent_away_to_come_back():
+    follower = Batches(Batch(1, [STARTED]), *repeat(Batch(2), 100_000))
+    list(stream(follower, access=Access(times=1), recheck=1e-9).blocking())
+    assert not follower.viewer.sent_away
 
 
 @pytest.mark.parametrize(

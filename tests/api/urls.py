@@ -70,6 +70,7 @@ urlpatterns = [
         ),
     ),
     path("cookie/", server("cookie", step_store=DefaultStepStore, authentication_classes=[CookieAuthentication])),
+    path("watched/", server("watched", step_store=DefaultStepStore, on_client_disconnect="cancel")),
     path("talk/", talk("talk")),
     path("talk-titled/", talk("talk_titled", title_for_thread=title)),
     path("talk-plain/", talk("talk_plain", step_store=None)),

@@ -1,4 +1,4 @@
-"""A viewer that does not take what it is sent is sent away; it slows nothing down, and catches up when it comes back."""
+"""A viewer that does not take what it is sent, or takes it for too long, is sent away and catches up later."""
 
 import pytest
 

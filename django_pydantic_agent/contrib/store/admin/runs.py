@@ -47,6 +47,7 @@ class RunAdmin(ReadOnlyAdmin):
         "first_seq",
         "last_seq",
         "attempt",
+        "cancel_after",
         "error",
         "interrupts",
         "usage",
