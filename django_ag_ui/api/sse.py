@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import os
 import re
 import time
@@ -159,7 +160,9 @@ class RunStream:
             yield end
 
     def _begin(self) -> None:
-        self._began = self._now = self._sent = self._checked = time.monotonic()
+        self._began = self._now = self._checked = time.monotonic()
+        # Where nothing is there yet, a comment goes out at once, and with it the head of the response.
+        self._sent = -math.inf
 
     def _pieces(self, batch: "Batch") -> Iterator[bytes]:
         """Yield the batch on the wire, in one piece unless it is large."""

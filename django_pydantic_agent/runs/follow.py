@@ -23,9 +23,9 @@ class Follower:
     """What follows one run for a viewer, iterated with `async for` or with `for`.
 
     Yields the preamble, if there is one, `Batch`es of committed frames behind seq `after`, and a batch without frames
-    whenever `idle_seconds` passed in silence. Ends behind the terminal frame, or before it where the log is not kept
-    any more or where this process lets its viewers go. Between two batches it holds no thread and no database
-    connection. Who sends the viewer away sets `viewer.sent_away` before closing this.
+    whenever `idle_seconds` passed in silence, or at once where nothing is there yet. Ends behind the terminal frame, or
+    before it where the log is not kept any more or where this process lets its viewers go. Between two batches it holds
+    no thread and no database connection. Who sends the viewer away sets `viewer.sent_away` before closing this.
     """
 
     run: StoredRun
@@ -37,7 +37,7 @@ class Follower:
     idle_seconds: float
 
     async def __aiter__(self) -> AsyncGenerator[Batch]:
-        after, loop = self.after, asyncio.get_running_loop()
+        after, patience, loop = self.after, 0.0, asyncio.get_running_loop()
         with self.viewer.watches(self.log.store, self.run):
             if self.preamble is not None:
                 yield _opening(self.preamble)
@@ -57,11 +57,12 @@ class Follower:
                     after += len(frames)
                 if self._is_over(after):
                     return
-                if frames == [] and not await self.log.wait_async(after, self.idle_seconds):
+                if frames == [] and not await self.log.wait_async(after, patience):
                     yield Batch(after + 1)
+                patience = self.idle_seconds
 
     def __iter__(self) -> Generator[Batch]:
-        after = self.after
+        after, patience = self.after, 0.0
         with self.viewer.watches(self.log.store, self.run):
             if self.preamble is not None:
                 yield _opening(self.preamble)
@@ -81,8 +82,9 @@ class Follower:
                     after += len(frames)
                 if self._is_over(after):
                     return
-                if frames == [] and not self.log.wait(after, self.idle_seconds):
+                if frames == [] and not self.log.wait(after, patience):
                     yield Batch(after + 1)
+                patience = self.idle_seconds
 
     def _is_over(self, after: int) -> bool:
         if self.log.ended:

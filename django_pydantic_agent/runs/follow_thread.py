@@ -41,9 +41,9 @@ class ThreadFollower:
     """A viewer of one thread, iterated with `async for` or with `for`.
 
     Yields the batches of one run after the other, each with the id of its run, and a batch without frames whenever
-    `idle_seconds` passed in silence. A run that has replaced messages of the thread, or whose log was pruned, begins
-    with a preamble. Ends where the thread is gone, where a run cannot be shown to its end, or where this process lets
-    its viewers go.
+    `idle_seconds` passed in silence, or at once where nothing is there yet. A run that has replaced messages of the
+    thread, or whose log was pruned, begins with a preamble. Ends where the thread is gone, where a run cannot be shown
+    to its end, or where this process lets its viewers go.
     """
 
     thread: LiveThread
@@ -55,7 +55,7 @@ class ThreadFollower:
     idle_seconds: float
 
     async def __aiter__(self) -> AsyncIterator[Batch]:
-        part, loop = self.first, asyncio.get_running_loop()
+        part, patience, loop = self.first, 0.0, asyncio.get_running_loop()
         while True:
             if part.follower is not None:
                 last = None
@@ -65,8 +65,9 @@ class ThreadFollower:
                         yield _of_run(part.run_id, batch)
                 if not _is_whole(part.follower, last):
                     return
-            while not await self.thread.wait_async(part.key, self.idle_seconds):
+            while not await self.thread.wait_async(part.key, patience):
                 yield Batch(0)
+                patience = self.idle_seconds
             if self._is_over():
                 return
             while (found := await loop.run_in_executor(self.readers, self._behind, part.key)) is None:
@@ -75,7 +76,7 @@ class ThreadFollower:
             part = found
 
     def __iter__(self) -> Iterator[Batch]:
-        part = self.first
+        part, patience = self.first, 0.0
         while True:
             if part.follower is not None:
                 last = None
@@ -84,8 +85,9 @@ class ThreadFollower:
                     yield _of_run(part.run_id, batch)
                 if not _is_whole(part.follower, last):
                     return
-            while not self.thread.wait(part.key, self.idle_seconds):
+            while not self.thread.wait(part.key, patience):
                 yield Batch(0)
+                patience = self.idle_seconds
             if self._is_over():
                 return
             while (found := self._behind(part.key)) is None:

@@ -30,7 +30,7 @@ class News(ABC):
             self._announce()
 
     def wait(self, after: int, seconds: float) -> bool:
-        """Block until something is behind seq `after`, never will be, or this is closed; False where `seconds` passed."""
+        """Block until something is behind seq `after` or never will be, or this is closed; False after `seconds`."""
         with self._changed:
             return self._changed.wait_for(lambda: self.is_closed or self._has_news(after), seconds)
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from django.http import HttpResponseBase
 
-from django_pydantic_agent.log.projection import Projection
-from tests.sse import Frame, FrameSplitter, check_sequence, parse_frame
+from tests.sse import Frame, FrameSplitter, parse_frame
 
 Message = dict[str, Any]
 
@@ -49,23 +48,6 @@ def parse(body: bytes) -> list[Frame]:
 
 def events(response: HttpResponseBase) -> list[dict[str, Any]]:
     return [frame.event for frame in frames(response) if frame.event is not None]
-
-
-def check_attached(found: Sequence[Frame], whole: Sequence[Frame]) -> None:
-    """Check that a viewer who came later was shown what one who was there from the beginning has seen."""
-    assert [frame.id for frame in found if frame.id][-1] == whole[-1].id
-    attached, first = ([frame.event for frame in some if frame.event is not None] for some in (found, whole))
-    check_sequence(attached)
-    assert attached[-1] == first[-1]
-    assert added_up(attached) == added_up(first)
-
-
-def added_up(found: Sequence[dict[str, Any]]) -> tuple[list[Message], Any]:
-    """Return the messages and the state that events add up to."""
-    projection = Projection((), state={})
-    for event in found:
-        projection.apply_frame(json.dumps(event).encode())
-    return projection.messages, projection.state
 
 
 def text_of(found: Sequence[dict[str, Any]]) -> str:

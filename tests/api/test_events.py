@@ -16,7 +16,8 @@ from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.attach import keep_fold
 from django_pydantic_agent.runs.engine import get_engine
 from tests.api.agents import GATES, model
-from tests.api.posting import added_up, check_attached, chunks, error, events, frames, parse, post, run_input, text_of
+from tests.api.posting import chunks, error, events, frames, parse, post, run_input, text_of
+from tests.attached import added_up, check_attached
 from tests.sse import Frame, check_ids, check_sequence
 
 EVENTS = "/agent/runs/r1/events/"

@@ -11,7 +11,8 @@ from django.test import Client
 from django_pydantic_agent.contrib.store.models import Run
 from tests.api.agents import model
 from tests.api.conftest import logged_in
-from tests.api.posting import check_attached, error, events, frames, post, text_of, user_message
+from tests.api.posting import error, events, frames, post, text_of, user_message
+from tests.attached import check_attached
 from tests.sse import Frame
 
 MORE = [user_message("more", "u2")]

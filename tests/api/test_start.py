@@ -13,7 +13,6 @@ from tests.api import urls
 from tests.api.agents import GATES, model
 from tests.api.conftest import logged_in
 from tests.api.posting import (
-    check_attached,
     chunks,
     error,
     events,
@@ -25,6 +24,7 @@ from tests.api.posting import (
     text_of,
     user_message,
 )
+from tests.attached import check_attached
 from tests.sse import Frame, check_sequence
 
 

@@ -12,8 +12,9 @@ from django.test.utils import CaptureQueriesContext
 from django_pydantic_agent.contrib.store.models import Run
 from tests.api.agents import GATES
 from tests.api.conftest import logged_in
-from tests.api.posting import added_up, chunks, error, events, frames, parse, post, run_input
+from tests.api.posting import chunks, error, events, frames, parse, post, run_input
 from tests.api.tabs import Tab, said
+from tests.attached import added_up
 from tests.sse import Frame, check_ids, check_sequence
 
 EVENTS, CONNECT = "/talk/threads/t1/events/", "/talk/threads/t1/connect/"

@@ -12,8 +12,9 @@ from django.test import Client
 from django_pydantic_agent.contrib.store.models import Run, Thread, ThreadMessage
 from tests.api.agents import GATES, model
 from tests.api.conftest import logged_in
-from tests.api.posting import Message, check_attached, chunks, error, frames, parse, user_message
+from tests.api.posting import Message, chunks, error, frames, parse, user_message
 from tests.api.tabs import Tab, fresh, said
+from tests.attached import check_attached
 from tests.sse import Frame
 
 

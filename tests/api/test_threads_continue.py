@@ -11,8 +11,9 @@ from django_ag_ui.api.turns import ThreadPost
 from django_pydantic_agent.contrib.store.models import Run, Thread
 from tests.api.agents import model
 from tests.api.conftest import logged_in
-from tests.api.posting import check_attached, error, events, frames, post, user_message
+from tests.api.posting import error, events, frames, post, user_message
 from tests.api.tabs import Tab, said
+from tests.attached import check_attached
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ def test_no_connection_is_held_while_100_streams_are_open(
         seen = [stream.until("TEXT_MESSAGE_CONTENT") for stream in streams]
         eventually(lambda: held_connections() <= ENGINE_CONNECTIONS)
         record_testsuite_property("kibibytes_per_stream", (memory(first) - before) // KIBIBYTE // STREAMS)
-        attached = [stack.enter_context(visitor.send(second, body)) for body in bodies[:ATTACHED]]
+        attached = [stack.enter_context(visitor.follow(second, str(body["runId"]))) for body in bodies[:ATTACHED]]
         for stream in attached:
             stream.until("TEXT_MESSAGE_CONTENT")
         eventually(lambda: held_connections() <= 2 * ENGINE_CONNECTIONS)

@@ -38,7 +38,7 @@ def test_a_disconnect_in_the_middle_of_a_slow_tool_leaves_the_run_to_finish(
     assert visitor.row(run_id).status == "running"
     gates.open(held)
     assert visitor.ended(run_id).status == "finished"
-    frames = visitor.read(server, body)
+    frames = visitor.log(server, run_id)
     assert text_of(frames) == "done"
     check_complete(visitor, run_id, frames)
     assert visitor.user is not None
@@ -65,7 +65,7 @@ def test_C05_nothing_is_asked_and_no_connection_held_for_a_viewer_that_has_left(
     with visitor.send(starter, body) as first:
         first.until("TOOL_CALL_END")
         before = tasks(other)["all"]
-        with visitor.send(other, body) as quiet, visitor.send(other, body, route="chatty/") as chatty:
+        with visitor.follow(other, run_id) as quiet, visitor.follow(other, run_id, mount="chatty/") as chatty:
             quiet.until("TOOL_CALL_END")
             chatty.until("TOOL_CALL_END")
             asked = statements()

@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 
 from django_pydantic_agent.contrib.store.models import Run
+from tests.attached import check_attached
 from tests.live.gates import Gatekeeper
 from tests.live.scripts import call, gate, script
 from tests.live.visitors import Visitor, at_once, check_complete, fresh, lines_of, run_input, text_of
@@ -19,19 +20,23 @@ def test_C22_ten_simultaneous_posts_of_one_run_execute_once(
     body = run_input(run_id, script([call("write", text=note)], ["a ", "b ", "c"]))
     servers = [uvicorn, daphne][:processes]
     answers = at_once([partial(visitor.read, servers[index % processes], body) for index in range(10)])
+    whole = visitor.log(servers[0], run_id)
+    check_complete(visitor, run_id, whole)
+    assert text_of(whole) == "a b c"
     for frames in answers:
-        check_complete(visitor, run_id, frames)
-    assert {text_of(frames) for frames in answers} == {"a b c"}
+        check_attached(frames, whole)
+    assert sum(frames[0].id is not None for frames in answers) == 1
     assert visitor.user is not None
     assert (gates.count(note), visitor.user.notes.count()) == (1, 1)
     assert Run.objects.filter(owner=visitor.owner.key).count() == 1
     for server in servers:
-        assert lines_of(visitor.read(server, body)) == lines_of(answers[0])
+        check_attached(visitor.read(server, body), whole)
+        assert lines_of(visitor.log(server, run_id)) == lines_of(whole)
     assert gates.count(note) == 1
 
 
 @pytest.mark.parametrize("follower", ["uvicorn", "daphne"])
-def test_a_post_that_attaches_in_another_process_gets_the_log_from_its_start_and_then_what_comes(
+def test_a_follower_in_another_process_gets_the_log_from_its_start_and_then_what_comes(
     uvicorn: Server, daphne: Server, visitor: Visitor, gates: Gatekeeper, follower: str
 ):
     run_id, first, second = fresh("run"), fresh("first"), fresh("second")
@@ -39,7 +44,7 @@ def test_a_post_that_attaches_in_another_process_gets_the_log_from_its_start_and
     body = run_input(run_id, script([call("quick", word="a")], ["said ", gate(first), "live ", gate(second), "last"]))
     with visitor.send(starter, body) as response:
         frames = response.until("TEXT_MESSAGE_CONTENT")
-        with visitor.send(other, body) as attached:
+        with visitor.follow(other, run_id) as attached:
             seen = attached.until("TEXT_MESSAGE_CONTENT")
             assert lines_of(seen) == lines_of(frames)
             gates.open(first)

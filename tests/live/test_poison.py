@@ -63,7 +63,7 @@ def test_odd_text_of_the_user_the_model_and_its_arguments_is_stored(uvicorn: Ser
     frames = visitor.read(uvicorn, body)
     assert check_complete(visitor, run_id, frames)["type"] == "RUN_FINISHED"
     assert text_of(frames) == "before\N{REPLACEMENT CHARACTER}after"
-    assert lines_of(visitor.read(uvicorn, body)) == lines_of(frames)
+    assert lines_of(visitor.log(uvicorn, run_id)) == lines_of(frames)
 
 
 @pytest.mark.parametrize("kind", ["nul", "lone surrogate"])

@@ -47,7 +47,10 @@ def test_C01_comments_fill_the_silence_of_a_tool(server: Server, visitor: Visito
     # Deltas that come just when a comment is due.
     deltas = ["a", *(step for _ in range(4) for step in (pause(KEEP_ALIVE_SECONDS), "b"))]
     body = run_input(run_id, script([call("hold", gate=held)], deltas))
-    with visitor.send(server, body, route="chatty/") as first, visitor.send(server, body, route="chatty/") as attached:
+    with (
+        visitor.send(server, body, route="chatty/") as first,
+        visitor.follow(server, run_id, mount="chatty/") as attached,
+    ):
         streams = [(first, first.until("TOOL_CALL_END")), (attached, attached.until("TOOL_CALL_END"))]
         for response, frames in streams:
             comments = list(islice(response.frames(), 3))
@@ -75,10 +78,10 @@ def test_C03_a_wsgi_worker_without_threads_streams_for_a_bounded_time_and_the_ru
         assert types_of(cut)[-2] == "TOOL_CALL_END"
         assert is_detached(cut[-1].event)
         check_ids(cut, run_id=run_id)
-        with visitor.send(server, body, headers={"X-AGUI-Resume": "1"}) as response:
+        with visitor.follow(server, run_id, headers={"X-AGUI-Resume": "1"}) as response:
             assert types_of(list(response.frames())) == types_of(cut)[:-1]
         gates.open(held)
-        frames = visitor.read(server, body)
+        frames = visitor.log(server, run_id)
         assert "WSGI" in server.log()
     assert text_of(frames) == "done"
     assert gates.count(held) == 1
@@ -100,37 +103,39 @@ def test_C02_many_deltas_share_few_commits_of_a_slow_database(start: Start, visi
     assert row.timing["commits"] < 50
 
 
-ROUTES = {"start": "agent/", "attach": "agent/", "resume": "agent/resume/{}/", "fork": "agent/fork/{}/"}
+ROUTES = {"start": "agent/", "resume": "agent/resume/{}/", "fork": "agent/fork/{}/"}
 
 
 @pytest.mark.parametrize("kind", ["uvicorn", "gunicorn-gthread"])
 def test_C03_C30_a_project_full_of_middleware_holds_nothing_back(
     start: Start, visitor: Visitor, gates: Gatekeeper, kind: str
 ):
-    source = fresh("source")
+    source, encodings = fresh("source"), {"Accept-Encoding": "gzip, br"}
     with start(kind, settings_module="tests.live.host_settings") as server:
         visitor.run(server, source, script(["x" * 1000]))
         assert len(visitor.get(server, "agent/runs/")[1]["runs"]) == 1
-        posted: dict[str, object] = {}
-        for name, route in ROUTES.items():
+        for route in ROUTES.values():
             run_id, held = fresh("run"), fresh("held")
-            if name != "attach":
-                posted = run_input(run_id, script([gate(held), call("write", text=held)], ["y" * 1000, "z"]))
-            else:
-                run_id = str(posted["runId"])
-            with visitor.send(
-                server, posted, route=route.format(source), headers={"Accept-Encoding": "gzip, br"}
-            ) as response:
-                check_stream_headers(response)
-                assert "etag" not in response.headers
-                frames = response.until("RUN_STARTED")
+            posted = run_input(run_id, script([gate(held), call("write", text=held)], ["y" * 1000, "z"]))
+            with (
+                visitor.send(server, posted, route=route.format(source), headers=encodings) as started,
+                visitor.follow(server, run_id, headers=encodings) as followed,
+                visitor.send(server, posted, route=route.format(source), headers=encodings) as attached,
+            ):
+                streams = [started, followed, attached]
+                for response in streams:
+                    check_stream_headers(response)
+                    assert "etag" not in response.headers
+                seen = [response.until("RUN_STARTED") for response in streams]
                 gates.open(held)
-                frames += response.frames()
-            assert text_of(frames) == "y" * 1000 + "z"
-            check_complete(visitor, run_id, frames)
-            if name != "attach":
-                assert visitor.user is not None
-                assert (gates.count(held), visitor.user.notes.filter(text=held).count()) == (2, 1)
+                for frames, response in zip(seen, streams, strict=True):
+                    frames += response.frames()
+            for frames in seen[:2]:
+                assert text_of(frames) == "y" * 1000 + "z"
+                check_complete(visitor, run_id, frames)
+            assert seen[2][-1].raw == seen[0][-1].raw
+            assert visitor.user is not None
+            assert (gates.count(held), visitor.user.notes.filter(text=held).count()) == (2, 1)
         status, listed = visitor.get(server, "agent/runs/")
         assert (status, len(listed["runs"])) == (200, 4)
         assert "Traceback" not in server.log()

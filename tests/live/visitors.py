@@ -11,6 +11,7 @@ from uuid import uuid4
 from django.contrib.auth.models import User
 from django.db import connections
 
+from django_ag_ui.api.paths import encode_id
 from django_pydantic_agent.contrib.store.models import Run
 from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore
 from django_pydantic_agent.ownership import Owner
@@ -118,6 +119,25 @@ class Visitor:
     ) -> list[Frame]:
         """Post a body as it is and return the frames of the whole stream."""
         with self.send(server, body, route=route, headers=headers) as response:
+            return read_run(response)
+
+    def follow(
+        self,
+        server: Server,
+        run_id: str,
+        *,
+        mount: str = "agent/",
+        query: str = "protocol=1.0",
+        headers: Mapping[str, str] | None = None,
+        timeout: float = WAIT_SECONDS,
+    ) -> Response:
+        """Ask for the events of a run, from the first on if neither query nor headers say otherwise."""
+        url = f"{server.url}/{mount}runs/{encode_id(run_id)}/events/?{query}"
+        return request("GET", url, headers={**self.headers, **(headers or {})}, timeout=timeout)
+
+    def log(self, server: Server, run_id: str, **options: Any) -> list[Frame]:
+        """Return the frames of the whole log of a run, once that has ended."""
+        with self.follow(server, run_id, **options) as response:
             return read_run(response)
 
     def get(self, server: Server, route: str) -> tuple[int, Any]:
