@@ -3,9 +3,9 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator
 from concurrent.futures import Executor
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -54,12 +54,12 @@ class ThreadFollower:
     first: Part
     idle_seconds: float
 
-    async def __aiter__(self) -> AsyncIterator[Batch]:
+    async def __aiter__(self) -> AsyncGenerator[Batch]:
         part, patience, loop = self.first, 0.0, asyncio.get_running_loop()
         while True:
             if part.follower is not None:
                 last = None
-                async with aclosing(aiter(part.follower)) as batches:  # type: ignore[type-var]
+                async with aclosing(aiter(part.follower)) as batches:
                     async for batch in batches:
                         last = batch if batch.frames else last
                         yield _of_run(part.run_id, batch)
@@ -75,14 +75,15 @@ class ThreadFollower:
                 await asyncio.sleep(RETRY_SECONDS)
             part = found
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Generator[Batch]:
         part, patience = self.first, 0.0
         while True:
             if part.follower is not None:
                 last = None
-                for batch in part.follower:
-                    last = batch if batch.frames else last
-                    yield _of_run(part.run_id, batch)
+                with closing(iter(part.follower)) as batches:
+                    for batch in batches:
+                        last = batch if batch.frames else last
+                        yield _of_run(part.run_id, batch)
                 if not _is_whole(part.follower, last):
                     return
             while not self.thread.wait(part.key, patience):
