@@ -31,8 +31,8 @@ def test_SIGTERM_lets_go_of_the_viewers_of_runs_that_execute_elsewhere(
         seen = first.until("TOOL_CALL_END")
         gates.wait_reached(held)
         with (
-            visitor.send(server, body) as stays,
-            visitor.send(server, body, headers={"X-AGUI-Resume": "1"}) as resumes,
+            visitor.follow(server, body["runId"]) as stays,
+            visitor.follow(server, body["runId"], headers={"X-AGUI-Resume": "1"}) as resumes,
         ):
             frames = stays.until("TOOL_CALL_END")
             assert types_of(resumes.until("TOOL_CALL_END")) == types_of(frames)

@@ -45,8 +45,9 @@ def test_a_viewer_that_reads_nothing_is_cut_and_finds_the_rest_when_it_comes_bac
         frames = lines_of(seen)[: None if was_cut else -1]
         assert len(frames) < len(log)
         assert log[: len(frames)] == frames
-        whole = visitor.read(server, body)
-    check_complete(visitor, body["runId"], whole)
+        cursor = {"Last-Event-ID": str(seen[len(frames) - 1].id)}
+        rest = visitor.log(server, body["runId"], headers=cursor)
+    assert frames + lines_of(rest) == log
 
 
 def test_a_wsgi_viewer_that_reads_too_late_is_sent_away(start: Start, visitor: Visitor):
@@ -58,7 +59,7 @@ def test_a_wsgi_viewer_that_reads_too_late_is_sent_away(start: Start, visitor: V
             seen += response.frames()
         assert is_detached(seen[-1].event)
         check_ids(seen, run_id=body["runId"])
-        whole = visitor.read(server, body)
+        whole = visitor.log(server, body["runId"])
     check_complete(visitor, body["runId"], whole)
 
 
@@ -78,5 +79,5 @@ def test_a_stream_lasts_no_longer_than_the_project_allows(
         assert is_detached(cut[-1].event) != resumes
         gates.open(held)
         visitor.ended(body["runId"])
-        check_complete(visitor, body["runId"], visitor.read(server, body))
+        check_complete(visitor, body["runId"], visitor.log(server, body["runId"]))
     assert gates.count(held) == 1

@@ -24,7 +24,7 @@ def check_cancelled(visitor: Visitor, server: Server, body: dict[str, object], *
     """Check that a run ends as cancelled, and that its log ends in order."""
     row = visitor.ended(str(body["runId"]))
     assert row.status == "cancelled"
-    frames = visitor.read(server, body, route=route)
+    frames = visitor.log(server, str(body["runId"]), mount=route)
     assert types_of(frames)[-1] == "RUN_FINISHED"
     assert frames[-1].event is not None
     assert frames[-1].event["outcome"] == {"type": "cancelled"}
@@ -39,7 +39,7 @@ def test_cancel_stops_the_run_when_its_last_viewer_leaves(
     held = fresh("held")
     body = run_input(fresh("run"), script([call("hold", gate=held)], ["done"]))
     with watched(visitor.send(server, body, route="strict/"), gates, held) as first:
-        with visitor.send(server, body, route="strict/") as second:
+        with visitor.follow(server, body["runId"], mount="strict/") as second:
             second.until("TOOL_CALL_END")
             first.close(reset=reset)
             # Another run, which nobody watches any more, is stopped meanwhile.
@@ -59,7 +59,7 @@ def test_CancelAfter_lets_a_viewer_come_back(uvicorn: Server, visitor: Visitor, 
     other = run_input(fresh("run"), script([call("hold", gate=lost)]))
     watched(visitor.send(uvicorn, body, route="patient/"), gates, held).close()
     watched(visitor.send(uvicorn, other, route="patient/"), gates, lost).close()
-    with visitor.send(uvicorn, body, route="patient/") as back:
+    with visitor.follow(uvicorn, body["runId"], mount="patient/") as back:
         back.until("TOOL_CALL_END")
         # Nobody has come back to this one, and it was left later.
         check_cancelled(visitor, uvicorn, other, route="patient/")
@@ -81,8 +81,8 @@ def test_a_viewer_in_another_process_keeps_the_run_until_it_leaves_or_its_proces
             watched(visitor.send(executing, other, route="strict/"), gates, lost),
         ]
         with (
-            visitor.send(watching, body, route="strict/") as far,
-            visitor.send(watching, other, route="strict/") as gone,
+            visitor.follow(watching, body["runId"], mount="strict/") as far,
+            visitor.follow(watching, other["runId"], mount="strict/") as gone,
         ):
             far.until("TOOL_CALL_END")
             gone.until("TOOL_CALL_END")
@@ -109,8 +109,8 @@ def test_a_viewer_that_was_sent_away_has_not_left(uvicorn: Server, visitor: Visi
     assert is_detached(cut[-1].event)
     watched(visitor.send(uvicorn, other, route="strict/"), gates, lost).close()
     check_cancelled(visitor, uvicorn, other, route="strict/")
-    with visitor.send(uvicorn, body, route="brief/", headers={"X-AGUI-Resume": "1"}) as response:
-        response.until("TOOL_CALL_END")
+    cursor = {"Last-Event-ID": str(cut[-2].id)}
+    with visitor.follow(uvicorn, body["runId"], mount="brief/", headers=cursor) as response:
         gates.open(held)
         assert text_of(response.until("RUN_FINISHED")) == "done"
     gates.open(lost)
