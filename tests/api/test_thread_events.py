@@ -8,6 +8,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from pytest_django import Settings
 
 from django_pydantic_agent.contrib.store.models import Run
 from tests.api.agents import GATES
@@ -265,3 +266,13 @@ def test_a_client_whose_turn_is_going_is_shown_it_self_contained(tab: Tab, user:
     position = attached.seen.index(next(frame for frame in attached.seen if frame.id == cursor))
     assert [frame.raw for frame in again.rest()] == [frame.raw for frame in attached.seen[position + 1 :]]
     assert events(tab.client.get("/talk/runs/r1/events/"))[-1]["type"] == "RUN_FINISHED"
+
+
+def test_following_an_idle_thread_ends_with_the_login(tab: Tab, user: User, live: None, settings: Settings):
+    settings.DJANGO_AG_UI = {"ACCESS_RECHECK_SECONDS": 0.05, "KEEP_ALIVE_SECONDS": 0.02}
+    frames(next_turn_of_two(tab, 1))
+    browser = logged_in(user)
+    follower = Follower(browser.get(EVENTS))
+    follower.until("RUN_FINISHED")
+    browser.logout()
+    assert follower.rest() == []
