@@ -85,7 +85,7 @@ def test_the_list_offers_to_resume_and_fork_a_run(client: Client, ada: User):
 def test_the_same_post_again_finds_the_run_and_starts_nothing(client: Client, ada: User):
     posted = body("Note the alder")
     first = stream(client, "/agent/", posted)
-    assert stream(client, "/agent/", posted) == first
+    assert stream(client, "/agent/", posted)[-1] == first[-1]
     assert Note.objects.count() == 1
 
 

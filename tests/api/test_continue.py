@@ -10,8 +10,8 @@ from django.test import Client
 from django_pydantic_agent.contrib.store import models
 from tests.api.agents import model
 from tests.api.posting import error, events, frames, post, text_of, user_message
-from tests.attached import check_attached
-from tests.sse import check_sequence
+from tests.attached import added_up
+from tests.sse import check_sequence, events_of
 
 MORE = [user_message("more", "u2")]
 
@@ -67,7 +67,11 @@ def test_the_same_resume_again_attaches_and_runs_nothing(client: Client):
     frames(post(client, "/agent/", "r1"))
     first = frames(post(client, "/agent/resume/r1/", "r2", MORE))
     asked = len(model.requests)
-    check_attached(frames(post(client, "/agent/resume/r1/", "r2", MORE)), first)
+    again = frames(post(client, "/agent/resume/r1/", "r2", MORE))
+    assert again[-1] == first[-1]
+    # Who comes without anything is shown the source's messages too.
+    messages, _ = added_up(events_of(again))
+    assert [message["content"] for message in messages] == ["hello", "echo hello", "more", "echo more"]
     assert len(model.requests) == asked
 
 
