@@ -14,7 +14,18 @@ from pathlib import Path
 
 import django
 
-FIGURES = ("throughput", "latency", "first_byte", "steps", "ledger", "threads", "run_list", "open_streams", "setup")
+FIGURES = (
+    "throughput",
+    "latency",
+    "first_byte",
+    "steps",
+    "ledger",
+    "threads",
+    "attach",
+    "run_list",
+    "open_streams",
+    "setup",
+)
 
 
 def main() -> int:

@@ -42,7 +42,24 @@ class Side:
 
     def load(self, *tasks: Task, history: Sequence[Mapping[str, Any]] = (), run_id: str | None = None) -> list[Stream]:
         """Start a run for each task at the same moment and return what came of them; `run_id` names the only one."""
-        requests = [self._request(task, history, run_id or uuid.uuid4().hex) for task in tasks]
+        return self._streams([self._start(task, history, run_id or uuid.uuid4().hex) for task in tasks])
+
+    def read(self, query: str = "") -> Stream:
+        """Read the stream at this path to its end."""
+        (stream,) = self._streams([self._request("GET", self.path + query)])
+        return stream
+
+    @contextmanager
+    def opened(self, task: Task, count: int, *, of_one_run: bool) -> Iterator[None]:
+        """Hold `count` streams open while the block lasts, all of one run or each of its own."""
+        run_ids = [uuid.uuid4().hex for _ in range(count)]
+        requests = [self._start(task, (), run_ids[0 if of_one_run else number]) for number in range(count)]
+        with self._client(requests, at_once=False) as client:
+            if client.stdout.readline() != "open\n":
+                raise RuntimeError(f"the client failed:\n{client.stderr.read()}\n{self.server.log()}")
+            yield
+
+    def _streams(self, requests: Sequence[str]) -> list[Stream]:
         with self._client(requests, at_once=True) as client:
             client.stdout.readline()
             seen = client.stdout.readline()
@@ -53,17 +70,7 @@ class Side:
             print(f"the client was busy for {found['load']:.0%} of the time: it may be what was measured")
         return [Stream(**stream) for stream in found["streams"]]
 
-    @contextmanager
-    def opened(self, task: Task, count: int, *, of_one_run: bool) -> Iterator[None]:
-        """Hold `count` streams open while the block lasts, all of one run or each of its own."""
-        run_ids = [uuid.uuid4().hex for _ in range(count)]
-        requests = [self._request(task, (), run_ids[0 if of_one_run else number]) for number in range(count)]
-        with self._client(requests, at_once=False) as client:
-            if client.stdout.readline() != "open\n":
-                raise RuntimeError(f"the client failed:\n{client.stderr.read()}\n{self.server.log()}")
-            yield
-
-    def _request(self, task: Task, history: Sequence[Mapping[str, Any]], run_id: str) -> str:
+    def _start(self, task: Task, history: Sequence[Mapping[str, Any]], run_id: str) -> str:
         body = json.dumps(
             {
                 "threadId": run_id,
@@ -76,6 +83,9 @@ class Side:
                 "protocolVersion": "1.0",
             }
         )
+        return self._request("POST", self.path, body)
+
+    def _request(self, method: str, target: str, body: str = "") -> str:
         headers = {
             "Host": f"{HOST}:{self.server.port}",
             "Accept": "text/event-stream",
@@ -84,7 +94,7 @@ class Side:
             **self.headers,
         }
         head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        return f"POST {self.path} HTTP/1.1\r\n{head}\r\n{body}"
+        return f"{method} {target} HTTP/1.1\r\n{head}\r\n{body}"
 
     @contextmanager
     def _client(self, requests: Sequence[str], *, at_once: bool) -> Iterator[subprocess.Popen[str]]:

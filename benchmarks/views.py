@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from functools import cache
 
 from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
@@ -17,9 +18,11 @@ from rest_framework.views import APIView
 from benchmarks.agents import Task
 from benchmarks.models import Row
 from django_pydantic_agent.contrib.store.models import Run
+from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore
 from django_pydantic_agent.ownership import Owner
 
 FRAME = b'data: {"type":"RUN_STARTED","threadId":"thread","runId":"run"}\n\n'
+PIECE_BYTES = 64 * 1024
 LAST_FRAME = b'data: {"type":"RUN_FINISHED","threadId":"thread","runId":"run"}\n\n'
 
 
@@ -47,6 +50,31 @@ async def _frames(wait: float) -> AsyncIterator[bytes]:
     yield FRAME
     await asyncio.sleep(wait)
     yield LAST_FRAME
+
+
+class FromMemoryView(APIView):
+    """Stream the log of a run as it was read at the first request, in pieces of `PIECE_BYTES`."""
+
+    authentication_classes = (SessionAuthentication,)
+    permission_classes = (IsAuthenticated,)
+    renderer_classes = (EventStreamRenderer,)
+
+    def get(self, request: Request, run: str) -> StreamingHttpResponse:
+        return StreamingHttpResponse(_pieces(_replay(run)), content_type="text/event-stream")
+
+
+@cache
+def _replay(run_id: str) -> bytes:
+    run, store = Run.objects.get(run_id=run_id), DatabaseRunStore()
+    frames: list[bytes] = []
+    while len(frames) < run.last_seq:
+        frames += store.read_frames(run.pk, after=len(frames), max_bytes=PIECE_BYTES)
+    return b"".join(b"id: %s:%d\ndata: %s\n\n" % (run_id.encode(), seq, frame) for seq, frame in enumerate(frames, 1))
+
+
+async def _pieces(replay: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(replay), PIECE_BYTES):
+        yield replay[start : start + PIECE_BYTES]
 
 
 class RunSerializer(ModelSerializer[Run]):

@@ -18,7 +18,7 @@ from django_pydantic_agent.stores.base import RunStore
 
 logger = logging.getLogger(__name__)
 
-READ_BYTES = 256 * 1024
+READ_BYTES = 1024 * 1024
 """What a viewer is handed at once, or one frame where that is larger: all that is kept for one that is slow."""
 
 
