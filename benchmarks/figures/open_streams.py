@@ -28,6 +28,7 @@ def measure(rounds: int) -> Iterator[Measured]:
     yield Measured(f"database connections of {MANY} open streams of one run", connections, "", Bound(at_most=0))
     runs, connections = footprint("/agent/", of_one_run=False)
     yield Measured(f"memory per stream and run, {MANY} open", runs, "KiB")
+    yield Measured(f"memory per stream and run, {MANY} open, against a plain DRF view", runs / floor, "", bound)
     yield Measured(f"database connections of {MANY} open streams and runs", connections, "", Bound(at_most=0))
 
 
