@@ -122,8 +122,7 @@ class RunStream:
         # Servers set their handlers after the project was loaded, and wait for streams without having runs end.
         drain_on_sigterm()
         await sync_to_async(release_connections)()
-        follower = self._follow(self._tick)
-        self._begin()
+        follower = self._begin()
         with self._pace:
             async with aclosing(aiter(follower)) as batches:
                 try:
@@ -143,8 +142,7 @@ class RunStream:
     def blocking(self) -> Iterator[bytes]:
         """Yield the stream in the thread of a WSGI request, its connections given back first."""
         release_connections()
-        follower = self._follow(self._tick)
-        self._begin()
+        follower = self._begin()
         with closing(iter(follower)) as batches:
             try:
                 for batch in batches:
@@ -159,10 +157,14 @@ class RunStream:
         if end := self._end():
             yield end
 
-    def _begin(self) -> None:
+    def _begin(self) -> "Follower | ThreadFollower":
+        """Return what is followed, once: what it begins with may be long, and is not kept while the viewer waits."""
         self._began = self._now = self._checked = time.monotonic()
         # Where nothing is there yet, a comment goes out at once, and with it the head of the response.
         self._sent = -math.inf
+        follower = self._follow(self._tick)
+        del self._follow
+        return follower
 
     def _pieces(self, batch: "Batch") -> Iterator[bytes]:
         """Yield the batch on the wire, in one piece unless it is large."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 RETRY_SECONDS = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Follower:
     """What follows one run for a viewer, iterated with `async for` or with `for`.
 
@@ -40,9 +40,11 @@ class Follower:
         after, patience, loop = self.after, 0.0, asyncio.get_running_loop()
         with self.viewer.watches(self.log.store, self.run):
             if self.preamble is not None:
-                yield _opening(self.preamble)
-                if is_terminal(self.preamble.frames[-1]):
+                opening, self.preamble = _opening(self.preamble), None
+                yield opening
+                if is_terminal(opening.frames[-1]):
                     return
+                del opening
             while True:
                 frames = self.log.read(after)
                 if frames is None:
@@ -65,9 +67,11 @@ class Follower:
         after, patience = self.after, 0.0
         with self.viewer.watches(self.log.store, self.run):
             if self.preamble is not None:
-                yield _opening(self.preamble)
-                if is_terminal(self.preamble.frames[-1]):
+                opening, self.preamble = _opening(self.preamble), None
+                yield opening
+                if is_terminal(opening.frames[-1]):
                     return
+                del opening
             while True:
                 frames = self.log.read(after)
                 if frames is None:
