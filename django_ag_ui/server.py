@@ -17,6 +17,7 @@ APP_NAME = "ag_ui"
 ConcurrentRun: TypeAlias = Literal["enqueue", "reject", "interrupt", "rollback", "attach"]
 StaleClient: TypeAlias = Literal["merge", "reject"]
 ClientHistory: TypeAlias = Literal["ignore", "import"]
+Orphaned: TypeAlias = Literal["fail", "resume"]
 SnapshotSaveMode: TypeAlias = Literal["roundtrip", "run_end"]
 
 _STORE_METHODS = [name for name in vars(ConversationStore) if not name.startswith("_")]
@@ -52,6 +53,7 @@ class AGUIServer:
         conversation_store: ConversationStore | None = None,
         on_concurrent_run: ConcurrentRun = "enqueue",
         on_stale_client: StaleClient = "merge",
+        on_orphan: Orphaned = "fail",
         client_history: ClientHistory = "ignore",
         snapshot_save_mode: SnapshotSaveMode = "roundtrip",
         title_for_thread: Callable[..., Any] | None = None,
@@ -82,6 +84,7 @@ class AGUIServer:
         _check_conversation_store(conversation_store)
         _check_choice("on_concurrent_run", on_concurrent_run, ConcurrentRun)
         _check_choice("on_stale_client", on_stale_client, StaleClient)
+        _check_choice("on_orphan", on_orphan, Orphaned)
         _check_choice("client_history", client_history, ClientHistory)
         _check_choice("snapshot_save_mode", snapshot_save_mode, SnapshotSaveMode)
         _check_flags(require_authenticated=require_authenticated, csrf_exempt=csrf_exempt)
@@ -127,6 +130,7 @@ class AGUIServer:
             executor=executor,
             snapshot_save_mode=snapshot_save_mode,
             title_for_thread=title_for_thread,
+            on_orphan=on_orphan,
         )
         self._config = config
 

@@ -37,6 +37,8 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
         # takes them over.
         "BEAT_SECONDS": 3.0,
         "LEASE_SECONDS": 10.0,
+        # How often a run whose process has died is begun in all, where its mount resumes such runs.
+        "MAX_ATTEMPTS": 3,
         # How long writing is retried while the database is away, before the runs are failed.
         "STORE_PATIENCE_SECONDS": 30.0,
         # How long a process that ends lets its runs go on.

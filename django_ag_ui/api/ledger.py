@@ -6,6 +6,7 @@ from typing import Any
 
 from asgiref.sync import async_to_sync
 
+from django_pydantic_agent.stores.attempts import latest_snapshot
 from django_pydantic_agent.stores.base import StoredRun
 
 
@@ -18,19 +19,19 @@ def with_ledger(step_store: Any, runs: Sequence[StoredRun]) -> list[StoredRun]:
         return list(runs)
     from django_pydantic_agent.log.preview import history_preview
 
-    snapshots = _latest_snapshots(step_store, [run.run_id for run in runs])
+    snapshots = _latest_snapshots(step_store, runs)
     return [
         replace(run, continuable=snapshot is not None, preview=snapshot and history_preview(snapshot.messages))
         for run, snapshot in zip(runs, snapshots, strict=True)
     ]
 
 
-def has_open_end(step_store: Any, run_id: str) -> bool:
+def has_open_end(step_store: Any, run: StoredRun) -> bool:
     """Return whether the run's last complete snapshot ends in something that the model has yet to answer."""
-    (snapshot,) = _latest_snapshots(step_store, [run_id])
+    (snapshot,) = _latest_snapshots(step_store, [run])
     return snapshot is not None and bool(snapshot.messages) and snapshot.messages[-1].kind == "request"
 
 
 @async_to_sync
-async def _latest_snapshots(step_store: Any, run_ids: list[str]) -> list[Any]:
-    return [await step_store.latest_snapshot(run_id=run_id) for run_id in run_ids]
+async def _latest_snapshots(step_store: Any, runs: Sequence[StoredRun]) -> list[Any]:
+    return [await latest_snapshot(step_store, run) for run in runs]

@@ -243,7 +243,7 @@ class ContinueView(StartView):
         from django_pydantic_agent.log.accept import accept_continuation
 
         def open_end() -> bool:
-            return has_open_end(self.step_store, source.run_id)
+            return has_open_end(self.step_store, source)
 
         if self.conversation is None:
             known_ids = self.run_store.lineage_message_ids(source.key)

@@ -1,8 +1,10 @@
 """pydantic-ai's AG-UI adapter, with the start and the end of a run left to the engine."""
 
+import re
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
@@ -19,6 +21,8 @@ from pydantic_ai import DeferredToolRequests
 from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.ui.ag_ui import AGUIAdapter, AGUIEventStream
+
+_NUMBER = re.compile(r"~\d+$")
 
 
 @dataclass
@@ -80,22 +84,43 @@ class RunAdapter(AGUIAdapter[Any, Any]):
         return self.stream
 
 
-def calls_on_wire(history: Iterable[ModelMessage]) -> dict[str, ToolCallPart]:
-    """Return the tool calls of a history by the ids that they have on the wire."""
+def calls_on_wire(history: Iterable[ModelMessage], wire_ids: Iterable[str]) -> dict[str, ToolCallPart]:
+    """Return the tool calls of a history by those of their ids on the wire that are among `wire_ids`.
+
+    Where attempts at a run have begun calls that the history does not hold, a call has a higher number on the wire than
+    its place says; it is the last one then that the model named so.
+    """
     ids = ToolCallIds(())
-    return {ids.take(part.tool_call_id): part for part in _calls(history)}
+    calls = list(_calls(history))
+    exact = {ids.take(part.tool_call_id): part for part in calls}
+    last = {part.tool_call_id: part for part in calls}
+    found = {wire: exact.get(wire) or last.get(model_id(wire)) for wire in wire_ids}
+    return {wire: part for wire, part in found.items() if part is not None}
+
+
+def model_id(wire_id: str) -> str:
+    """Return the id that the model gave a call, or another one that would be the same on the wire."""
+    return _NUMBER.sub("", wire_id)
 
 
 class ToolCallIds:
     """Gives every tool call of a conversation an id of its own on the wire.
 
     Some models repeat ids, and a client would append the second call's arguments to the first. The first call keeps its
-    id, later ones become `<id>~<n>`. The model's own history is left as it is.
+    id, later ones become `<id>~<n>`. The model's own history is left as it is. `begun` are ids that the wire has had
+    besides those in the history, `on_wire` those of the calls whose results are yet to come, by the model's ids.
     """
 
-    def __init__(self, history: Iterable[ModelMessage]) -> None:
+    def __init__(
+        self,
+        history: Iterable[ModelMessage],
+        *,
+        begun: Iterable[str] = (),
+        on_wire: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._seen = Counter(part.tool_call_id for part in _calls(history))
-        self._wire: dict[str, str] = {}
+        self._seen.update(set(begun) - self._seen.keys())
+        self._wire = dict(on_wire)
 
     def on_wire(self, tool_call_id: str) -> str:
         """Return the wire id of the latest call that the model named so."""

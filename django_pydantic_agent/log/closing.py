@@ -66,6 +66,8 @@ class OpenItems:
         self._open: dict[_Item, JsonObject] = {}
         self._unanswered: dict[str, str | None] = {}
         self._subagents: list[JsonObject] = []
+        self.calls: dict[str, None] = {}
+        """The ids of all tool calls that ever began, the first one first."""
 
     def observe(self, event: JsonObject) -> None:
         """Take note of an event, in the form it has on the wire."""
@@ -75,6 +77,7 @@ class OpenItems:
             self._open[item] = event
             if item[0] == "tool call":
                 self._unanswered[item[1]] = event.get("subagentRunId")
+                self.calls[item[1]] = None
             elif item[0] == "subagent":
                 self._subagents.append(event)
         elif (closes := _CLOSES.get(event_type)) is not None:
@@ -88,6 +91,11 @@ class OpenItems:
             self._open.clear()
             self._unanswered.clear()
             self._subagents.clear()
+
+    @property
+    def unanswered(self) -> list[str]:
+        """The ids of the tool calls without a result."""
+        return list(self._unanswered)
 
     def closing(self, *, waiting: frozenset[str] = frozenset()) -> Iterator[BaseEvent]:
         """Yield what closes everything, last opened first; then a result for each call that is not in `waiting`."""

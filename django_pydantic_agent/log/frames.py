@@ -81,6 +81,19 @@ def wire_form(value: Any) -> Any:
     return from_json(encode(value) if isinstance(value, BaseModel) else _encode_data(value))
 
 
+def attempt_metadata(attempt: int) -> JsonObject:
+    """Return the metadata of a MESSAGES_SNAPSHOT that an attempt at a run begins with."""
+    return {"django_ag_ui": {"attempt": attempt}}
+
+
+def begins_attempt(event: JsonObject) -> bool:
+    """Return whether a MESSAGES_SNAPSHOT takes back what an earlier attempt had begun to say.
+
+    Others tell a client what the thread holds anyway.
+    """
+    return "attempt" in event.get("metadata", {}).get("django_ag_ui", {})
+
+
 def _encode_data(data: Any) -> bytes:
     return to_json(storable_value(data), inf_nan_mode="null", fallback=safe_text)
 

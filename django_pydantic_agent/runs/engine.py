@@ -203,13 +203,20 @@ class Engine:
         await self._execute(execution)
 
     def drain(self, grace_seconds: float) -> None:
-        """Let the runs of this process go on for `grace_seconds`, then end those that did not end."""
+        """Let the runs of this process go on for `grace_seconds`, then let go of those that did not end.
+
+        Other processes take them over at once; a run that none can see ends here.
+        """
         if not self._wait_for_runs(grace_seconds):
             with self._lock:
                 remaining = list(self._live.values())
-            logger.warning("%d runs are ended because the process stops.", len(remaining))
+            logger.warning("%d runs are stopped because the process stops.", len(remaining))
             for execution in remaining:
-                execution.cancel(for_shutdown=True)
+                if execution.plan.store.leases is None:
+                    execution.cancel(for_shutdown=True)
+                else:
+                    self.beats.let_go(execution.plan.store, execution.log.key, execution.epoch)
+                    asyncio.run_coroutine_threadsafe(self._release(execution), self._running_loop())
             self._wait_for_runs(CANCEL_SECONDS)
 
     def shut_down(self, grace_seconds: float) -> None:
@@ -307,6 +314,13 @@ class Engine:
             logger.exception("Run %r could not be brought to an end.", execution.run_id)
         finally:
             self._leave(execution)
+
+    async def _release(self, execution: "Execution") -> None:
+        try:
+            await execution.release()
+        except Exception:
+            logger.exception("Run %r is not let go of; it is taken over when its lease ends.", execution.run_id)
+            execution.abandon()
 
     def _spawn(self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None]) -> None:
         task = loop.create_task(coroutine, context=Context())

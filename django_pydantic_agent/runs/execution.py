@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 from contextlib import AsyncExitStack, aclosing
 from typing import Any, cast
 
-from ag_ui.core import BaseEvent, EventType
+from ag_ui.core import BaseEvent, EventType, ToolCallResultEvent
 from pydantic_ai import Agent, CancellationToken
 from pydantic_ai.messages import ModelMessage
 
@@ -21,10 +21,11 @@ from django_pydantic_agent.log.preamble import state_frame
 from django_pydantic_agent.log.projection import Projection
 from django_pydantic_agent.runs.attach import put_to_rest
 from django_pydantic_agent.runs.live_log import LiveLog
-from django_pydantic_agent.runs.outcome import Outcome, cancelled, failed, outcome_of
+from django_pydantic_agent.runs.outcome import Outcome, cancelled, failed, finished, orphaned, outcome_of
 from django_pydantic_agent.runs.plan import RunPlan
 from django_pydantic_agent.runs.preparation import Preparation
 from django_pydantic_agent.runs.recorder import Recorder
+from django_pydantic_agent.runs.resumption import Resumption, resumption
 from django_pydantic_agent.runs.timing import Stopwatch, log_timing
 from django_pydantic_agent.runs.turn import RunTurn
 from django_pydantic_agent.stores.base import Ending, StoredRun
@@ -63,13 +64,16 @@ class Execution:
         self.log = LiveLog(plan.store, run.key, last_seq=run.last_seq, status=run.status)
         self._run = run
         self._journal = recorder.open(plan.store, run, self.log, thread.conversation if thread else None)
-        self._turn = RunTurn(thread, plan.store, run.key) if thread else None
+        self._history = plan.store.history(run.key) if plan.keeps_boundaries else None
+        self._turn = RunTurn(thread, plan.store, run.key, self._history) if thread and self._history else None
         self._turn_saved = 0.0
         self._has_begun_turn = False
         self._thread = RunThread() if own_thread else None
         self._preparation = Preparation(
             plan=plan,
+            run=run,
             journal=self._journal,
+            history=self._history,
             threads=tool_threads,
             own_thread=self._thread,
             turn=self._turn,
@@ -102,7 +106,16 @@ class Execution:
                 return
             except Exception as error:
                 outcome = failed(error)
-            await self._end(outcome)
+            if not isinstance(self._journal.failure, LeaseLost):
+                await self._end(outcome)
+
+    async def release(self) -> None:
+        """Have the run stop, with all that it has queued committed, and let another process take it over at once."""
+        await self._journal.seal()
+        leases = self.plan.store.leases
+        if leases is not None and not self.log.ended:
+            await self._preparation.in_thread(leases.release, self._run.key, self.epoch)
+        self._token.cancel()
 
     async def _is_next(self) -> bool:
         """Wait for the runs ahead in the thread; False where the run is cancelled meanwhile."""
@@ -119,22 +132,21 @@ class Execution:
     async def _execute(self) -> Outcome:
         """Run the agent and return how it ended."""
         self._stopwatch.begin()
-        prepared = await self._preparation.prepare()
-        accepted = () if self.plan.thread is None else self.plan.thread.start.messages
-        state = prepared.run_input.state
-        self._projection = Projection(accepted, state=wire_form({} if state is None else state))
-        if self._turn is not None:
-            self._has_begun_turn = True
-            for event in await self._preparation.read(lambda turn: list(turn.catch_up(state)), self._turn):
-                frame = encode(event)
-                # The messages are in the thread already; what the client added to its state is not.
-                if event.type is EventType.STATE_SNAPSHOT:
-                    self._projection.apply_frame(frame)
-                self._journal.append(frame)
-                if self._journal.is_full:
-                    await self._journal.settled()
+        resumption = await self._resume()
+        if resumption is not None and resumption.is_answered:
+            return finished(self._run)
+        prepared = await self._preparation.prepare(resumption)
+        if prepared.calls.unknown:
+            return orphaned(prepared.calls.unknown)
+        if resumption is None:
+            accepted = () if self.plan.thread is None else self.plan.thread.start.messages
+            state = prepared.run_input.state
+            self._projection = Projection(accepted, state=wire_form({} if state is None else state))
+            await self._catch_up(state)
         adapter = RunAdapter(agent=prepared.agent, run_input=prepared.run_input)
-        call_ids = ToolCallIds([*prepared.history, *adapter.messages])
+        begun = () if resumption is None else resumption.projection.items.calls
+        history = [*prepared.history, *adapter.messages]
+        call_ids = ToolCallIds(history, begun=begun, on_wire=prepared.calls.on_wire)
         refused = _RUN_LEVEL if self._turn is None else _THREAD_LEVEL
         chunks = Chunks()
         stream = adapter.run_stream(cancellation_token=self._token, **prepared.arguments)
@@ -147,19 +159,50 @@ class Execution:
                         continue
                     for part in chunks.expand(event):
                         call_ids.apply(part)
-                        self._emit(part)
+                        if not isinstance(part, ToolCallResultEvent) or part.tool_call_id not in prepared.calls.shown:
+                            self._emit(part)
                     if self._journal.is_full or self._journal.failure is not None:
                         await self._journal.settled()
         await self._journal.settled()
         return outcome_of(adapter.stream, call_ids, self._run, shutdown=self._stopped_by_shutdown)
 
-    def _reached(self, messages: list[ModelMessage]) -> None:
-        """Save the model's history, and the turn unless it is to be saved at the end or was so just now."""
+    async def _resume(self) -> Resumption | None:
+        """Take the run up where another process has left it; None where this is its first attempt."""
+        orphan = self.plan.orphan
+        if orphan is None or self._history is None:
+            return None
+        conversation = None if self.plan.thread is None else self.plan.thread.conversation
+        found: Resumption = await self._preparation.read(
+            resumption, orphan, self.plan.store, conversation, self._history
+        )
+        self._projection = found.projection
+        self._has_begun_turn = self._turn is not None
+        for frame in found.frames:
+            self._journal.append(frame)
+        await self._journal.settled()
+        return found
+
+    async def _catch_up(self, state: Any) -> None:
+        """Tell a client that does not know the whole thread what it has missed."""
         if self._turn is None:
             return
+        self._has_begun_turn = True
+        for event in await self._preparation.read(lambda turn: list(turn.catch_up(state)), self._turn):
+            frame = encode(event)
+            # The messages are in the thread already; what the client added to its state is not.
+            if event.type is EventType.STATE_SNAPSHOT:
+                self._projection.apply_frame(frame)
+            self._journal.append(frame)
+            if self._journal.is_full:
+                await self._journal.settled()
+
+    def _reached(self, messages: list[ModelMessage]) -> None:
+        """Save the model's history, and the turn unless it is to be saved at the end or was so just now."""
         seq = self._journal.next_seq - 1
-        if (change := self._turn.boundary(messages, seq)) is not None:
+        if self._history is not None and (change := self._history.save(messages, seq=seq)) is not None:
             self._journal.write(change)
+        if self._turn is None:
+            return
         now = time.monotonic()
         if (
             self.plan.config.snapshot_save_mode == "roundtrip"

@@ -4,16 +4,16 @@ pydantic-ai hands every hook, and every event of the stream, through each capabi
 run of many steps several times as much.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic_ai import CallToolsNode, ModelRequestNode
 from pydantic_ai.capabilities.abstract import AgentNode, NodeResult
-from pydantic_ai.messages import ModelMessage
+from pydantic_ai.messages import ModelMessage, ToolCallPart
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.run import AgentRunResult
-from pydantic_ai.tools import RunContext
+from pydantic_ai.tools import RunContext, ToolDefinition
 
 from django_pydantic_agent.agents.tools import ToolConnections
 
@@ -24,9 +24,11 @@ class RunHooks(ToolConnections):
 
     These are before each model request, after each response and after each batch of tools. `reached` is given the
     model's history: a new list at each call, but the run's own messages, the last of which is still stamped afterwards.
+    With `committed`, no tool begins before that has returned.
     """
 
     reached: Callable[[list[ModelMessage]], None] | None = field(default=None, kw_only=True)
+    committed: Callable[[], Awaitable[None]] | None = field(default=None, kw_only=True)
     id: str | None = field(default="django_pydantic_agent_run", kw_only=True)
 
     async def before_model_request(
@@ -36,6 +38,14 @@ class RunHooks(ToolConnections):
         if self.reached is not None:
             self.reached(list(ctx.messages))
         return request_context
+
+    async def before_tool_execute(
+        self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: dict[str, Any]
+    ) -> dict[str, Any]:
+        args = await super().before_tool_execute(ctx, call=call, tool_def=tool_def, args=args)
+        if self.committed is not None:
+            await self.committed()
+        return args
 
     async def after_node_run(
         self, ctx: RunContext[Any], *, node: "AgentNode[Any]", result: "NodeResult[Any]"

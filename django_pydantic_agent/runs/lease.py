@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.connections import release_connections
-from django_pydantic_agent.stores.base import RunLeases, RunStore, StoredRun
+from django_pydantic_agent.stores.base import Lease, RunLeases, RunStore, StoredRun
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +34,7 @@ class Beats:
 
     def __init__(self) -> None:
         self._held: dict[tuple[int, int], _Held] = {}
+        self._let_go: set[tuple[int, int, int]] = set()
         self._lock = threading.Lock()
         self._wanted = threading.Event()
         self._stopping = threading.Event()
@@ -61,9 +62,16 @@ class Beats:
             if held is not None and held.epoch == epoch:
                 del self._held[id(store), run]
 
-    def holds(self, store: RunStore, run: int) -> bool:
+    def let_go(self, store: RunStore, run: int, epoch: int) -> None:
+        """Beat no longer for a run, which is to go on in another process."""
         with self._lock:
-            return (id(store), run) in self._held
+            self._let_go.add((id(store), run, epoch))
+        self.release(store, run, epoch)
+
+    def has(self, store: RunStore, lease: Lease) -> bool:
+        """Return whether a run executes here, or has been let go of here."""
+        with self._lock:
+            return (id(store), lease.run) in self._held or (id(store), lease.run, lease.epoch) in self._let_go
 
     def stop(self) -> None:
         """End the thread, which may be in the middle of a beat."""

@@ -1,38 +1,37 @@
-"""What becomes of a run that was taken over: it is ended from its log, or begun where nobody has begun it."""
+"""What becomes of a run that was taken over: it is ended from its log, or executed here."""
 
 import logging
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ag_ui.core import EventType
 from pydantic_core import from_json
 
 from django_pydantic_agent.exceptions import LeaseLost
-from django_pydantic_agent.log.frames import encode
+from django_pydantic_agent.log.frames import begins_attempt, encode
 from django_pydantic_agent.log.preamble import state_frame
 from django_pydantic_agent.log.projection import Projection
+from django_pydantic_agent.log.reading import frames_after
 from django_pydantic_agent.runs.attach import put_to_rest
 from django_pydantic_agent.runs.mounts import find_mount
-from django_pydantic_agent.runs.outcome import Outcome, failed
+from django_pydantic_agent.runs.outcome import CRASH, Outcome, failed
 from django_pydantic_agent.runs.rebuild import UNKNOWN_SERVER, CannotRebuild, accepted_messages, rebuilt_plan
 from django_pydantic_agent.runs.timing import Stopwatch, log_timing
 from django_pydantic_agent.runs.turn import turn_save
 from django_pydantic_agent.stores.base import Ending, Orphan, RunStore, RunWrite
 from django_pydantic_agent.stores.conversations import ConversationStore
-from django_pydantic_agent.threads.running import state_before
+from django_pydantic_agent.threads.running import posted_state, state_before
 
 if TYPE_CHECKING:
     from django_pydantic_agent.runs.engine import Engine
 
 logger = logging.getLogger(__name__)
 
-READ_BYTES = 1024 * 1024
-CRASH = "crash"
-
 _STATE = frozenset({EventType.STATE_SNAPSHOT, EventType.STATE_DELTA})
 
 
-def begin(orphan: Orphan, store: RunStore, engine: "Engine") -> None:
-    """Execute a run here that nobody has begun; end it where that cannot be done."""
+def go_on(orphan: Orphan, store: RunStore, engine: "Engine") -> None:
+    """Execute a run here that was taken over; end it where that cannot be done."""
     try:
         plan = rebuilt_plan(orphan, find_mount(orphan.run.server), store)
     except LookupError as error:
@@ -40,7 +39,7 @@ def begin(orphan: Orphan, store: RunStore, engine: "Engine") -> None:
     except CannotRebuild as error:
         end(orphan, store, failed(error, error.failure))
     except Exception as error:
-        logger.exception("Run %r could not be begun.", orphan.run.run_id)
+        logger.exception("Run %r could not be executed here.", orphan.run.run_id)
         end(orphan, store, failed(error))
     else:
         engine.launch(plan, orphan.run)
@@ -53,7 +52,7 @@ def end(orphan: Orphan, store: RunStore, outcome: Outcome) -> bool:
     it refuses.
     """
     run, conversation = orphan.run, _conversation(orphan)
-    projection = _folded(orphan, store, conversation)
+    projection = folded(orphan, store, conversation)
     closing = [encode(event) for event in projection.items.closing()]
     for frame in closing:
         projection.apply_frame(frame)
@@ -101,21 +100,29 @@ def _conversation(orphan: Orphan) -> ConversationStore | None:
         return orphan.conversation
 
 
-def _folded(orphan: Orphan, store: RunStore, conversation: ConversationStore | None) -> Projection:
-    """Return what the run's log adds up to, as it did in the process that is gone."""
+def folded(
+    orphan: Orphan, store: RunStore, conversation: ConversationStore | None, *, until: int | None = None
+) -> Projection:
+    """Return what the run's log adds up to, as it did in the process that is gone; with `until`, as of that seq.
+
+    In a thread its messages are those of the run only.
+    """
     run = orphan.run
     if conversation is None:
-        projection, skipped = Projection(state=None), {EventType.RUN_STARTED}
+        projection = Projection(state=posted_state(run.key, store) or {})
     else:
         stored = conversation.ground(run=run.key).state
         state = state_before(run.key, store, stored, is_own=orphan.state_seq > 0)
         projection = Projection(accepted_messages(run.key, store), state={} if state is None else state)
-        # The messages that a client was caught up with are in the thread already.
-        skipped = {EventType.RUN_STARTED, EventType.MESSAGES_SNAPSHOT}
-    after = 0
-    while after < run.last_seq and (frames := store.read_frames(run.key, after=after, max_bytes=READ_BYTES)):
-        for seq, event in enumerate(map(from_json, frames), after + 1):
-            if event["type"] not in skipped and (event["type"] not in _STATE or seq > orphan.state_seq):
-                projection.apply_json(event)
-        after += len(frames)
+    frames = islice(frames_after(store, run.key, after=0), run.last_seq if until is None else until)
+    for seq, event in enumerate(map(from_json, frames), 1):
+        kind = event["type"]
+        if kind == EventType.MESSAGES_SNAPSHOT and begins_attempt(event):
+            known = set(projection.message_ids)
+            event["messages"] = [message for message in event["messages"] if message["id"] in known]
+        elif kind == EventType.RUN_STARTED or (kind == EventType.MESSAGES_SNAPSHOT and conversation is not None):
+            # What was accepted is there, and what a client was caught up with is in the thread already.
+            continue
+        if kind not in _STATE or seq > orphan.state_seq:
+            projection.apply_json(event)
     return projection

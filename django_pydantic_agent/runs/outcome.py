@@ -17,6 +17,8 @@ from django_pydantic_agent.runs.opening import revision_metadata
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores.base import StoredRun
 
+CRASH = "crash"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
@@ -41,6 +43,8 @@ class Outcome:
         """The reason why tool effects may be left without an outcome."""
         if self.status is RunStatus.CANCELLED:
             return "cancel"
+        if self.status is RunStatus.ORPHANED:
+            return CRASH
         return "timeout" if self.error is not None and self.error["code"] == TIMEOUT.code else ""
 
     def frame(self, revision: int | None) -> bytes:
@@ -68,6 +72,11 @@ def outcome_of(stream: RunEventStream, call_ids: ToolCallIds, run: StoredRun, *,
         )
     event = _finished(run, Success(pending_tool_call_ids=pending or None))
     return Outcome(status=RunStatus.FINISHED, event=event, pending_calls=pending, usage=usage)
+
+
+def finished(run: StoredRun) -> Outcome:
+    """Return the end of a run whose answer was all there when its process died."""
+    return Outcome(status=RunStatus.FINISHED, event=_finished(run, Success()))
 
 
 def cancelled(run: StoredRun) -> Outcome:

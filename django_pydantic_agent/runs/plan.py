@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from django_pydantic_agent.runs.request import RunRequest
-from django_pydantic_agent.stores.base import Idempotency, RunStore, StoredRun
+from django_pydantic_agent.stores.base import Idempotency, Orphan, RunStore, StoredRun
 from django_pydantic_agent.stores.conversations import ConversationStore, TurnStart
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class AgentConfig:
     step_store: Callable[[Any], Any] | None = None
     executor: str = "default"
     snapshot_save_mode: Literal["roundtrip", "run_end"] = "roundtrip"
+    on_orphan: Literal["fail", "resume"] = "fail"
     title_for_thread: Callable[..., Any] | None = None
 
 
@@ -61,7 +62,8 @@ class ThreadPlan:
 class RunPlan:
     """One run that was accepted. `source` is the run it continues; `digest` tells apart what was posted.
 
-    `cancel_after` is for how many seconds the run goes on while nobody watches it, None where it always does.
+    `cancel_after` is for how many seconds the run goes on while nobody watches it, None where it always does. `orphan`
+    is what another process has left of the run, None where none has begun it.
     """
 
     config: AgentConfig
@@ -75,6 +77,12 @@ class RunPlan:
     cancel_after: float | None = None
     thread: ThreadPlan | None = None
     idempotency: Idempotency | None = None
+    orphan: Orphan | None = None
+
+    @property
+    def keeps_boundaries(self) -> bool:
+        """Whether the engine keeps the model's history: for the thread, or for another process to go on from."""
+        return self.thread is not None or (self.config.on_orphan == "resume" and self.store.leases is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from pydantic_ai import DeferredToolRequests, UsageLimits
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.messages import ModelMessage
 
-from django_pydantic_agent.agents.build import build_agent
+from django_pydantic_agent.agents.build import build_agent, is_idempotent
 from django_pydantic_agent.agents.deps import AgentDeps
 from django_pydantic_agent.agents.tools import RunThread
 from django_pydantic_agent.conf import agent_settings
@@ -23,51 +23,71 @@ from django_pydantic_agent.exceptions import NotContinuable
 from django_pydantic_agent.runs.hooks import RunHooks
 from django_pydantic_agent.runs.plan import RunPlan
 from django_pydantic_agent.runs.recorder import Journal
+from django_pydantic_agent.runs.resumption import Resumption
 from django_pydantic_agent.runs.turn import RunTurn
+from django_pydantic_agent.runs.unfinished_calls import AnsweredCalls, UnfinishedCalls, unfinished_calls
+from django_pydantic_agent.stores.attempts import latest_snapshot
+from django_pydantic_agent.stores.base import RunHistory, StoredRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """An agent, what it is given, and the arguments of its run."""
+    """An agent, what it is given, and the arguments of its run; `calls` are those that an earlier attempt has left."""
 
     agent: AbstractAgent[Any, Any]
     run_input: RunAgentInput
     history: list[ModelMessage]
     arguments: dict[str, Any]
+    calls: UnfinishedCalls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparation:
-    """Prepares one run; whatever may block is called on `threads`."""
+    """Prepares one attempt at a run; whatever may block is called on `threads`.
+
+    `history` is what the engine keeps of the model's messages, None where it keeps none.
+    """
 
     plan: RunPlan
+    run: StoredRun
     journal: Journal
+    history: RunHistory | None
     threads: Executor
     own_thread: RunThread | None
     turn: RunTurn | None
     reached: Callable[[list[ModelMessage]], None]
 
-    async def prepare(self) -> Prepared:
+    async def prepare(self, resumption: Resumption | None = None) -> Prepared:
         config = self.plan.config
         agent = await self.in_thread(build_agent, config.source)
         step_store = await self.call(config.step_store)
-        run_input, history = await self._past(step_store)
-        capabilities = [_made(capability) for capability in config.capabilities]
-        hooks = RunHooks(thread=self.own_thread, reached=None if self.turn is None else self.reached)
+        run_input, history = await self._past(step_store, resumption)
+        calls = UnfinishedCalls() if resumption is None else await self._calls(resumption, step_store)
+        # In front of all others, which have seen these calls already.
+        capabilities: list[Any] = [AnsweredCalls(dict(calls.results))] if calls.results else []
+        capabilities += [_made(capability) for capability in config.capabilities]
+        # A ledger of ours commits what was reached together with the tool's own row.
+        is_alone = config.on_orphan == "resume" and not hasattr(step_store, "recording")
+        hooks = RunHooks(
+            thread=self.own_thread,
+            reached=None if self.history is None else self.reached,
+            committed=self.journal.settled if is_alone else None,
+        )
         if step_store is None:
             capabilities.append(hooks)
         else:
             from django_pydantic_agent.runs.steps import with_steps
 
-            kept = None if self.turn is None else self.turn.history
-            step_store, recording = with_steps(hooks, step_store, self.journal, history=kept, parent=self.plan.source)
+            step_store, recording = with_steps(
+                hooks, step_store, self.journal, history=self.history, run=self.run, parent=self.plan.source
+            )
             capabilities += recording
         model = await self.call(config.model_for_request) or config.model
         instructions = await self.call(config.instructions_for_request) or config.instructions
         arguments = {
             "output_type": _output_type(agent),
             "message_history": history,
-            "run_id": self.plan.run_input.run_id,
+            "run_id": self.run.ledger_ids[0],
             "model": model or (agent_settings.MODEL if agent.model is None else None),
             "instructions": instructions or agent_settings.INSTRUCTIONS,
             "deps": await self._deps(run_input, step_store),
@@ -78,7 +98,7 @@ class Preparation:
             "capabilities": capabilities,
             "infer_name": False,
         }
-        return Prepared(agent=agent, run_input=run_input, history=history, arguments=arguments)
+        return Prepared(agent=agent, run_input=run_input, history=history, arguments=arguments, calls=calls)
 
     async def read(self, function: Callable[..., Any], *args: Any) -> Any:
         """Return what a function reads from the database, however long that is away within the patience."""
@@ -89,11 +109,14 @@ class Preparation:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self.threads, copy_context().run, function, *args)
 
-    async def _past(self, step_store: Any) -> tuple[RunAgentInput, list[ModelMessage]]:
+    async def _past(self, step_store: Any, resumption: Resumption | None) -> tuple[RunAgentInput, list[ModelMessage]]:
         """Return the run's input and the history that it goes on from."""
         run_input = self.plan.run_input
+        if resumption is not None and resumption.history:
+            state = resumption.projection.state
+            return run_input.model_copy(update={"messages": [], "state": state}), resumption.history
         if self.plan.source is not None:
-            snapshot = await step_store.latest_snapshot(run_id=self.plan.source.run_id)
+            snapshot = await latest_snapshot(step_store, self.plan.source)
             if snapshot is None:
                 raise NotContinuable
             return run_input, snapshot.messages
@@ -101,6 +124,28 @@ class Preparation:
             begun: tuple[RunAgentInput, list[ModelMessage]] = await self.read(self.turn.begin, run_input)
             return begun
         return run_input, []
+
+    async def _calls(self, resumption: Resumption, step_store: Any) -> UnfinishedCalls:
+        """Return what is known of the calls that the run was in the middle of."""
+        if resumption.response is None:
+            return UnfinishedCalls()
+        config = self.plan.config
+        frontend = {tool.name for tool in self.plan.run_input.tools or ()}
+        earlier = self.run.ledger_ids[1:]
+
+        async def effect(tool_call_id: str) -> Any:
+            for ledger_id in earlier:
+                record = await step_store.get_tool_effect(run_id=ledger_id, tool_call_id=tool_call_id)
+                if record is not None:
+                    return record
+            return None
+
+        return await unfinished_calls(
+            resumption.response,
+            resumption.projection,
+            effect=None if step_store is None else effect,
+            may_repeat=lambda tool: tool in frontend or is_idempotent(config.source, tool),
+        )
 
     async def _deps(self, run_input: RunAgentInput, step_store: Any) -> Any:
         request = self.plan.request

@@ -12,6 +12,7 @@ from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.policy.failure import Failure
 from django_pydantic_agent.runs.plan import Mount, RunPlan, ThreadPlan
 from django_pydantic_agent.runs.request import RunRequest
+from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores.base import Orphan, RunStore
 from django_pydantic_agent.stores.conversations import TurnStart
 
@@ -48,7 +49,7 @@ def kept_request(plan: RunPlan) -> dict[str, Any]:
 
 
 def rebuilt_plan(orphan: Orphan, mount: Mount, store: RunStore) -> RunPlan:
-    """Return the plan of a run that nobody has begun; its request's body is the accepted input.
+    """Return the plan of a run that was taken over; its request's body is the accepted input.
 
     Raises `CannotRebuild` where what it refers to is gone.
     """
@@ -83,6 +84,7 @@ def rebuilt_plan(orphan: Orphan, mount: Mount, store: RunStore) -> RunPlan:
         source=source,
         protocol=orphan.protocol,
         thread=None if kept["thread"] is None else _thread_plan(orphan, mount, store, kept["thread"]),
+        orphan=orphan if run.status is RunStatus.RUNNING else None,
     )
 
 

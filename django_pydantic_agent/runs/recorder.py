@@ -14,6 +14,7 @@ from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.connections import release_connections
 from django_pydantic_agent.exceptions import LeaseLost, StoreUnavailable
 from django_pydantic_agent.runs.live_log import LiveLog
+from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores.base import Ending, LedgerChange, RunStore, RunWrite, StoredRun
 from django_pydantic_agent.stores.conversations import ConversationStore, TurnSave
 
@@ -50,6 +51,7 @@ class Journal:
 
     `append`, `write` and `end` only queue. `settled` waits until all of it is committed and raises why it never will
     be: `LeaseLost`, `StoreUnavailable` or `UnstorableWrite`. After the last two the run can still say how it ended.
+    `run_id` is the id by which the ledger knows the attempt at the run.
     """
 
     recorder: "Recorder"
@@ -65,6 +67,7 @@ class Journal:
     begun: bool = False
     failure: Exception | None = None
     is_dead: bool = False
+    is_sealed: bool = False
     waiters: list[asyncio.Future[None]] = field(default_factory=list)
     in_flight: list[asyncio.Future[None]] | None = None
     times: CommitTimes = field(default_factory=CommitTimes)
@@ -126,6 +129,13 @@ class Journal:
             self.failure = LeaseLost("the run goes on elsewhere")
             self.is_dead = True
 
+    async def seal(self) -> None:
+        """Take nothing more, because the run is to go on elsewhere, and wait until what was queued is committed."""
+        with self.recorder.lock:
+            self.failure = self.failure or LeaseLost("the run is to go on elsewhere")
+            self.is_sealed = True
+        await self.recorder.flush(self)
+
     def take(self) -> RunWrite | None:
         """Move what is queued into flight. The recorder's lock is held."""
         write, self.pending = self.pending, None
@@ -134,17 +144,20 @@ class Journal:
         return write
 
     def _open_write(self) -> RunWrite:
-        if self.pending is None:
-            self.pending = RunWrite(
-                key=self.key,
-                epoch=self.epoch,
-                first_seq=self.next_seq,
-                begins=not self.begun,
-                conversation=self.conversation,
-            )
-            self.begun = True
+        if self.pending is not None and not self.is_sealed:
+            return self.pending
+        write = RunWrite(
+            key=self.key,
+            epoch=self.epoch,
+            first_seq=self.next_seq,
+            begins=not self.begun,
+            conversation=self.conversation,
+        )
+        # Nobody takes what is written to a sealed journal.
+        if not self.is_sealed:
+            self.pending, self.begun = write, True
             self.recorder.dirty.append(self)
-        return self.pending
+        return write
 
 
 class Pace:
@@ -187,10 +200,11 @@ class Recorder:
             store=store,
             log=log,
             key=run.key,
-            run_id=run.run_id,
+            run_id=run.ledger_ids[0],
             epoch=run.epoch,
             next_seq=run.last_seq + 1,
             conversation=conversation,
+            begun=run.status is RunStatus.RUNNING,
         )
 
     def wake(self) -> None:

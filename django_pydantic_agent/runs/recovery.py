@@ -4,12 +4,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.connections import release_connections
+from django_pydantic_agent.runs.mounts import find_mount
 from django_pydantic_agent.runs.states import RunStatus
-from django_pydantic_agent.stores.base import Lease, Orphan, RunLeases, RunStore
+from django_pydantic_agent.stores.base import RELEASED, Lease, Orphan, RunLeases, RunStore
 
 if TYPE_CHECKING:
     from django_pydantic_agent.runs.engine import Engine
@@ -23,8 +25,8 @@ class Recovery:
     """Looks at the leases of all live runs and takes over those that nobody beats for.
 
     A run is taken over when looks that lie LEASE_SECONDS apart on this process's own clock have found it unchanged, and
-    all looks between them too; a look that fails starts over. Of those who try at once, one wins. `ended` and `begun`
-    count what was done.
+    all looks between them too; a look that fails starts over. One that its process has let go of is taken over at
+    once. Of those who try at once, one wins. `ended`, `begun` and `resumed` count what was done.
     """
 
     def __init__(self, engine: "Engine", store: RunStore, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -33,6 +35,7 @@ class Recovery:
         self._clock = clock
         self.ended = 0
         self.begun = 0
+        self.resumed = 0
         self._seen: dict[Lease, float] = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="agent-recovery", daemon=True)
@@ -60,10 +63,10 @@ class Recovery:
             return
         now = self._clock()
         # What executes here is never an orphan, and stays so for other processes as long as this one beats.
-        others = [lease for lease in live if not self._engine.beats.holds(self._store, lease.run)]
+        others = [lease for lease in live if not self._engine.beats.has(self._store, lease)]
         self._seen = {lease: self._seen.get(lease, now) for lease in others}
         for lease, since in list(self._seen.items()):
-            if now - since >= agent_settings.LEASE_SECONDS:
+            if lease.beat == RELEASED or now - since >= agent_settings.LEASE_SECONDS:
                 del self._seen[lease]
                 self._recover(leases, lease)
 
@@ -83,14 +86,19 @@ class Recovery:
             logger.exception("Run %d could not be recovered.", lease.run)
 
     def _deal_with(self, orphan: Orphan) -> None:
-        from django_pydantic_agent.runs.orphans import begin, end
+        from django_pydantic_agent.runs.orphans import end, go_on
         from django_pydantic_agent.runs.outcome import cancelled, orphaned
 
         run, beats = orphan.run, self._engine.beats
         if run.status is RunStatus.QUEUED and not orphan.cancel_requested:
             logger.warning("Run %r was never begun; it is begun now.", run.run_id)
-            begin(orphan, self._store, self._engine)
+            go_on(orphan, self._store, self._engine)
             self.begun += 1
+            return
+        if (again := self._next_attempt(orphan)) is not None:
+            logger.warning("The process of run %r is gone; attempt %d begins.", run.run_id, again.run.attempt)
+            go_on(again, self._store, self._engine)
+            self.resumed += 1
             return
         logger.warning("The process of run %r is gone; the run is ended.", run.run_id)
         beats.hold(self._store, run, cancel=_nothing, lose=_nothing)
@@ -100,6 +108,19 @@ class Recovery:
             )
         finally:
             beats.release(self._store, run.key, run.epoch)
+
+    def _next_attempt(self, orphan: Orphan) -> Orphan | None:
+        """Return a run that is to be resumed as its next attempt, None where it is to be ended."""
+        leases = self._store.leases
+        if leases is None or orphan.cancel_requested or orphan.run.attempt >= agent_settings.MAX_ATTEMPTS:
+            return None
+        try:
+            if find_mount(orphan.run.server).config.on_orphan != "resume":
+                return None
+        except LookupError:
+            return None
+        run = leases.begin_attempt(orphan.run)
+        return None if run is None else replace(orphan, run=run)
 
 
 def _nothing() -> None:

@@ -19,19 +19,28 @@ class RecordedRunHooks(RunHooks, UncopiedStepPersistence):
 
 
 def with_steps(
-    hooks: RunHooks, store: Any, journal: Any, *, history: RunHistory | None, parent: StoredRun | None
+    hooks: RunHooks,
+    store: Any,
+    journal: Any,
+    *,
+    history: RunHistory | None,
+    run: StoredRun,
+    parent: StoredRun | None,
 ) -> tuple[Any, list[AbstractCapability[Any]]]:
     """Return the run's handle on `store`, and the capabilities that do what `hooks` does and write to it.
 
     A store that can record through the engine serialises what is new before it returns, so nothing is copied for it; it
-    shares what `history` keeps of the run.
+    shares what `history` keeps of the run, and keeps all attempts at it in one place. In any other store a later
+    attempt is a run of its own, whose parent is the run.
     """
     about = {
-        "run_id": journal.run_id,
+        "run_id": run.ledger_ids[0],
         "parent_run_id": parent.run_id if parent else None,
         "capture_frontier": True,
     }
     if not hasattr(store, "recording"):
+        if run.attempt > 1:
+            about["parent_run_id"] = run.run_id
         return store, [hooks, StepPersistence(store=store, **about)]
     store = store.recording(journal, history)
     return store, [RecordedRunHooks(store=store, thread=hooks.thread, reached=hooks.reached, **about)]

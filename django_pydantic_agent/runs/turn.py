@@ -7,7 +7,7 @@ from pydantic_ai.messages import ModelMessage
 
 from django_pydantic_agent.log.projection import Projection
 from django_pydantic_agent.runs.plan import ThreadPlan
-from django_pydantic_agent.stores.base import LedgerChange, RunStore
+from django_pydantic_agent.stores.base import RunHistory, RunStore
 from django_pydantic_agent.stores.conversations import TurnSave
 from django_pydantic_agent.threads.history import agui_messages, past, unfinished
 from django_pydantic_agent.threads.reconcile import overlay_state
@@ -16,14 +16,14 @@ from django_pydantic_agent.threads.reconcile import overlay_state
 class RunTurn:
     """Reads the thread once, when the run starts, and turns what the run does into saves.
 
-    Blocking, but for `boundary` and `save`, which only compute what is to be written.
+    Blocking, but for `save`, which only computes what is to be written. `history` is that of the run.
     """
 
-    def __init__(self, plan: ThreadPlan, store: RunStore, key: int) -> None:
+    def __init__(self, plan: ThreadPlan, store: RunStore, key: int, history: RunHistory) -> None:
         self._plan = plan
         self._store = store
         self._key = key
-        self.history = store.history(key)
+        self._history = history
 
     def begin(self, run_input: RunAgentInput) -> tuple[RunAgentInput, list[ModelMessage]]:
         """Return the input with the thread's state and the question, and the model's history before it."""
@@ -33,13 +33,13 @@ class RunTurn:
         results = [message for message in run_input.messages if isinstance(message, ToolMessage)]
         goes_on = self._plan.goes_on
         if goes_on is not None and self._store.boundary_seq(goes_on):
-            return run_input.model_copy(update={"messages": []}), unfinished(self.history, goes_on, results)
+            return run_input.model_copy(update={"messages": []}), unfinished(self._history, goes_on, results)
         if goes_on is not None or self._plan.regenerates:
             run_input = run_input.model_copy(update={"messages": agui_messages(ground.question)})
         elif results:
             asked = [message for message in run_input.messages if not isinstance(message, ToolMessage)]
             run_input = run_input.model_copy(update={"messages": asked})
-        return run_input, past(self.history, self._store, self._plan.conversation, ground, results)
+        return run_input, past(self._history, self._store, self._plan.conversation, ground, results)
 
     def catch_up(self, state: object) -> Iterator[BaseEvent]:
         """Yield what a client has to hear that does not know the whole thread.
@@ -70,10 +70,6 @@ class RunTurn:
         """Give the thread a title, unless a person has."""
         start = self._plan.start
         self._plan.conversation.entitle(owner=start.owner, thread_id=start.thread_id, title=title)
-
-    def boundary(self, messages: list[ModelMessage], seq: int) -> LedgerChange | None:
-        """Return the change that saves the model's history as of seq `seq`."""
-        return self.history.save(messages, seq=seq)
 
     def save(self, projection: Projection, seq: int) -> TurnSave:
         """Return what has become of the run's messages and state since the last save."""

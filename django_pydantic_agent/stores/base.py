@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import RunStatus
+from django_pydantic_agent.stores.attempts import attempt_id
 from django_pydantic_agent.stores.conversations import TurnSave
 
 if TYPE_CHECKING:
@@ -95,6 +96,11 @@ class StoredRun:
     unresolved_effects: int = 0
     pending_interrupts: int = 0
     cancel_after: float | None = None
+
+    @property
+    def ledger_ids(self) -> list[str]:
+        """The ids by which the agent and the ledger know the attempts at the run, the latest first."""
+        return [attempt_id(self.run_id, number) for number in range(self.attempt, 0, -1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,9 +205,15 @@ class LedgerChange(Protocol):
     def size(self) -> int: ...
 
 
+RELEASED = -1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """The lease of a live run as one look found it: whoever finds an equal one later saw no beat in between."""
+    """The lease of a live run as one look found it: whoever finds an equal one later saw no beat in between.
+
+    Who has let go of a run has set its `beat` to `RELEASED`; nobody need wait to take that run over.
+    """
 
     run: int
     epoch: int
@@ -260,12 +272,24 @@ class RunLeases(Protocol):
         """Begin the run's next epoch, so that nobody else can write it; None where it is not as it was seen."""
         ...
 
+    def begin_attempt(self, run: StoredRun) -> StoredRun | None:
+        """Count one more attempt at a run that was taken over; None where it goes on elsewhere by now."""
+        ...
+
+    def release(self, run: int, epoch: int) -> None:
+        """Let go of a run that goes on in this epoch, so that it is taken over at once."""
+        ...
+
 
 class RunHistory(Protocol):
     """The model's messages of one live run, kept at every boundary; only what is new is written."""
 
     def begin(self, run: int | None, at: Literal["start", "end"] = "end") -> "list[ModelMessage]":
         """Return what an earlier run began with or ended with, and go on from there; nothing where `run` is None."""
+        ...
+
+    def resume(self) -> "list[ModelMessage]":
+        """Return the newest boundary that earlier attempts at this run have reached, and write behind all of theirs."""
         ...
 
     def save(self, messages: "list[ModelMessage]", *, seq: int) -> LedgerChange | None:

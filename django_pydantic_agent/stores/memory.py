@@ -259,6 +259,9 @@ class _History:
             self.entry.start = self.entry.end = earlier.start if at == "start" else earlier.end
         return list(self.entry.start)
 
+    def resume(self) -> "list[ModelMessage]":
+        return list(self.entry.end)
+
     def save(self, messages: "list[ModelMessage]", *, seq: int) -> LedgerChange:
         return _Boundary(messages, seq)
 

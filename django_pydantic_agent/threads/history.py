@@ -19,6 +19,7 @@ from pydantic_ai.ui.ag_ui import AGUIAdapter
 from pydantic_core import from_json
 
 from django_pydantic_agent.log.adapter import calls_on_wire
+from django_pydantic_agent.log.frames import begins_attempt
 from django_pydantic_agent.log.reading import frames_after
 from django_pydantic_agent.runs.states import CUT, RunStatus
 from django_pydantic_agent.stores.base import RunHistory, RunStore
@@ -76,26 +77,31 @@ def said_after_boundary(store: RunStore, run: int) -> str:
     _, status = store.progress([run]).get(run, (0, RunStatus.FINISHED))
     if status not in CUT:
         return ""
-    events = map(from_json, frames_after(store, run, after=store.boundary_seq(run)))
-    return "".join(event["delta"] for event in events if event["type"] == EventType.TEXT_MESSAGE_CONTENT)
+    said: list[str] = []
+    for event in map(from_json, frames_after(store, run, after=store.boundary_seq(run))):
+        if event["type"] == EventType.TEXT_MESSAGE_CONTENT:
+            said.append(event["delta"])
+        elif event["type"] == EventType.MESSAGES_SNAPSHOT and begins_attempt(event):
+            said.clear()
+    return "".join(said)
 
 
 def _answers(messages: Sequence[ModelMessage], results: Sequence[ToolMessage]) -> list[ModelMessage]:
     """Return what the client's results for the calls in `messages` are to the model, under the model's own ids."""
-    calls = calls_on_wire(messages) if results else {}
+    calls = calls_on_wire(messages, [result.tool_call_id for result in results]) if results else {}
     parts = [
         ToolReturnPart(
             tool_name=part.tool_name, content=part.content, tool_call_id=calls[result.tool_call_id].tool_call_id
         )
         for result in results
         if result.tool_call_id in calls
-        for part in _returned(result, calls[result.tool_call_id].tool_name)
+        for part in returned(result, calls[result.tool_call_id].tool_name)
     ]
     return [ModelRequest(parts=parts)] if parts else []
 
 
-def _returned(result: ToolMessage, tool_name: str) -> list[ToolReturnPart]:
-    """Return a posted result as pydantic-ai reads it, which it does behind a call only."""
+def returned(result: ToolMessage, tool_name: str) -> list[ToolReturnPart]:
+    """Return a result in AG-UI form as pydantic-ai reads it, which it does behind a call only."""
     call = AGUIToolCall(id=result.tool_call_id, function=FunctionCall(name=tool_name, arguments="{}"))
     loaded = AGUIAdapter.load_messages([AssistantMessage(id="call", tool_calls=[call]), result])
     return [part for message in loaded for part in message.parts if isinstance(part, ToolReturnPart)]

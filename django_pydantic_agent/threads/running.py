@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
+from ag_ui.core import EventType
 from pydantic_core import from_json
 
-from django_pydantic_agent.log.frames import is_terminal
-from django_pydantic_agent.log.preamble import MESSAGES_SNAPSHOT
+from django_pydantic_agent.log.frames import begins_attempt, is_terminal
 from django_pydantic_agent.log.projection import Projection
 from django_pydantic_agent.log.reading import frames_after
 from django_pydantic_agent.stores.base import RunStore
@@ -30,9 +30,10 @@ def with_running_turn(thread: StoredThread, store: RunStore) -> StoredThread:
     for frame in frames_after(store, active.key, after=applied_seq):
         if is_terminal(frame):
             break
-        # Snapshots tell a client what the store has told here.
-        if not frame.startswith(MESSAGES_SNAPSHOT):
-            projection.apply_frame(frame)
+        # Snapshots tell a client what the store has told here, unless a new attempt takes something back.
+        event = from_json(frame)
+        if event["type"] != EventType.MESSAGES_SNAPSHOT or begins_attempt(event):
+            projection.apply_json(event)
         applied_seq += 1
     return replace(
         thread,

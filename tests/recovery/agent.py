@@ -4,6 +4,8 @@ from typing import Any
 
 from ag_ui.core import StateDeltaEvent
 from pydantic_ai import RunContext, ToolReturn
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.run import AgentRunResult
 
 from django_pydantic_agent import AgentDeps, ToolRegistry
 from django_pydantic_agent.testing.models import ScriptedModel
@@ -12,6 +14,16 @@ from tests.live.agent import play
 from tests.live.gates import pass_gate
 
 registry = ToolRegistry("recovery", model=ScriptedModel(play))
+
+AT_THE_END = "at the end of a run"
+
+
+class HeldAtTheEnd(AbstractCapability[Any]):
+    """Holds a run at a gate once the model has given its answer."""
+
+    async def after_run(self, ctx: RunContext[Any], *, result: AgentRunResult[Any]) -> AgentRunResult[Any]:
+        await pass_gate(AT_THE_END)
+        return result
 
 
 @registry.tool
@@ -22,10 +34,26 @@ def write(ctx: RunContext[AgentDeps], text: str) -> str:
 
 
 @registry.tool
+async def write_held(ctx: RunContext[AgentDeps], text: str, before: str, after: str) -> str:
+    """Write a note of the user between two gates of the test."""
+    await pass_gate(before)
+    await Note.objects.acreate(user=ctx.deps.user, text=text)
+    await pass_gate(after)
+    return f"wrote {text}"
+
+
+@registry.tool
 async def hold(gate: str) -> str:
     """Wait at a gate of the test."""
     await pass_gate(gate)
     return f"passed {gate}"
+
+
+@registry.tool(idempotent=True)
+async def lookup(gate: str) -> str:
+    """Wait at a gate of the test, as often as it is asked to."""
+    await pass_gate(gate)
+    return f"found {gate}"
 
 
 @registry.tool

@@ -103,9 +103,9 @@ class Processes:
         body = {"threadId": thread_id, "runId": f"r{number}", "messages": [message], "protocolVersion": "1.0"}
         return {**body, "state": state or {}, "tools": [], "context": [], "forwardedProps": {}}
 
-    def post(self, body: Json, *, mount: str = "talk") -> Job:
-        """Post in a process of its own and return once its run is there."""
-        job = self.start("post", user=self.user.pk, path=f"/{mount}/", body=body)
+    def post(self, body: Json, *, mount: str = "talk", drain: str | None = None) -> Job:
+        """Post in a process of its own and return once its run is there; the process drains at the gate `drain`."""
+        job = self.start("post", user=self.user.pk, path=f"/{mount}/", body=body, drain=drain)
         eventually(lambda: job.is_done or Run.objects.filter(run_id=body["runId"]).exists())
         return job
 
@@ -118,10 +118,10 @@ class Processes:
         text = b"".join(response.streaming_content)
         return [json.loads(frame) for _, _, frame in _FRAME.findall(text)]
 
-    def thread(self) -> Json:
+    def thread(self, mount: str = "talk") -> Json:
         client = Client()
         client.force_login(self.user)
-        found: Json = client.get("/talk/threads/t/").json()
+        found: Json = client.get(f"/{mount}/threads/t/").json()
         return found
 
     def recover(self) -> Recovery:

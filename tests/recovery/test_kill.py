@@ -1,6 +1,8 @@
 """`kill -9` of the process that executes a run, at any moment."""
 
+import os
 import random
+from collections import Counter
 
 import pytest
 
@@ -10,7 +12,8 @@ from django_pydantic_agent.runs.states import RunStatus
 from example_project.notebook.models import Note
 from tests.recovery.processes import eventually
 
-KILLS = 50
+KILLS = int(os.environ.get("KILLS", "8"))
+"""How often a process is killed for each policy; the proof is 50."""
 
 
 def write(text):
@@ -37,36 +40,99 @@ def effects(processes, body):
     return {call: (status, reason) for call, status, reason in rows.values_list("tool_call_id", "status", "reason")}
 
 
-def check_next_message(processes, before):
+def check_next_message(processes, before, *, mount="talk", thread_id="t"):
     """Check that the thread takes a message, whose run knows what came before."""
-    events = processes.post_here(processes.body([[{"do": "recite"}]]))
+    events = processes.post_here(processes.body([[{"do": "recite"}]], thread_id=thread_id), mount=mount)
     assert events[-1]["type"] == "RUN_FINISHED"
     recited = "".join(event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT")
     assert before in recited
 
 
+# What the streams of LONG show of its tools, by seq.
+TOOL_FRAMES = [*range(31, 39), *range(49, 53)]
+
+
+def moments():
+    """Return after which frames to kill: those of the tools first, then any."""
+    chance = random.Random(4)
+    tools = chance.sample(TOOL_FRAMES, len(TOOL_FRAMES))
+    return [*tools, *(chance.randrange(75) for _ in range(KILLS))][:KILLS]
+
+
 @pytest.mark.serial
-def test_killed_at_random_moments_a_run_has_one_end_and_a_whole_log(processes):
-    moments = random.Random(4)
+@pytest.mark.parametrize("mount", ["talk", "resume"])
+def test_killed_at_random_moments_a_run_has_one_end_and_a_whole_log(processes, mount):
     statuses = []
-    for number in range(KILLS):
+    for number, moment in enumerate(moments()):
         body = processes.body(LONG, thread_id=f"t{number}")
-        job = processes.post(body)
-        job.wait_shown(moments.randrange(75))
+        job = processes.post(body, mount=mount)
+        job.wait_shown(moment)
         job.kill()
         processes.recover()
         events = processes.check(body, job)
         statuses.append(processes.run(body).status)
         assert statuses[-1] in (RunStatus.ORPHANED, RunStatus.FINISHED)
-        for call, (status, reason) in effects(processes, body).items():
+        accounts = effects(processes, body)
+        for call, (status, reason) in accounts.items():
             assert (status, reason) in ((EffectStatus.COMPLETED, ""), (EffectStatus.STARTED, "crash"))
             if status == EffectStatus.STARTED:
                 assert call.startswith("write")
                 assert "write" in events[-1]["message"]
-        done = [call for call, (status, _) in effects(processes, body).items() if status == EffectStatus.COMPLETED]
-        assert Note.objects.count() >= len(done)
+        check_notes(accounts)
+        if mount == "resume" and statuses[-1] is RunStatus.ORPHANED:
+            assert (EffectStatus.STARTED, "crash") in accounts.values()
+        check_next_message(processes, "write that down", mount=mount, thread_id=f"t{number}")
         Note.objects.all().delete()
-    assert statuses.count(RunStatus.ORPHANED) > KILLS // 2
+    if mount == "talk":
+        assert statuses.count(RunStatus.ORPHANED) > KILLS // 2
+
+
+def check_notes(accounts):
+    """Check that no tool has acted twice, and that each has acted whose effect says so."""
+    written = Counter(Note.objects.values_list("text", flat=True))
+    assert set(written.values()) <= {1}
+    for call, (status, _) in accounts.items():
+        if status == EffectStatus.COMPLETED:
+            assert written[call.removeprefix("write-")] == 1
+
+
+POINTS = ["before the call", "in the tool", "after it has acted", "after the tool", "behind its result"]
+
+
+@pytest.mark.parametrize("mount", ["talk", "plain", "resume", "resume-plain"])
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at_a_tool_boundary_a_run_accounts_for_the_tool(processes, gates, mount, point):
+    gate = {name: f"{name} on {mount} for {point}" for name in POINTS}
+    held = {"text": "one", "before": gate["in the tool"], "after": gate["after it has acted"]}
+    call = {"do": "call", "tool": "write_held", "id": "write-one", "args": held}
+    script = [
+        [spell("first"), {"do": "gate", "name": gate["before the call"]}, call],
+        [{"do": "gate", "name": gate["after the tool"]}, spell("x"), {"do": "gate", "name": gate["behind its result"]}],
+    ]
+    for name in POINTS:
+        if name != point:
+            gates.open(gate[name])
+    body = processes.body(script)
+    job = processes.post(body, mount=mount)
+    gates.wait_reached(gate[point])
+    job.kill()
+    gates.open(gate[point])
+    processes.recover()
+    processes.check(body, job)
+    accounts = effects(processes, body)
+    check_notes(accounts)
+    unknown = accounts.get("write-one", ("", ""))[0] == EffectStatus.STARTED
+    resumes = mount.startswith("resume") and not unknown
+    assert processes.run(body).status is (RunStatus.FINISHED if resumes else RunStatus.ORPHANED)
+    if point == "before the call":
+        assert (Note.objects.count(), accounts) == (
+            (1, {"write-one": (EffectStatus.COMPLETED, "")}) if resumes else (0, {})
+        )
+    elif point in ("in the tool", "after it has acted"):
+        assert accounts == {"write-one": (EffectStatus.STARTED, "crash")}
+        assert "write_held" in processes.run(body).error["message"]
+    else:
+        assert Note.objects.count() == 1
 
 
 def test_killed_in_a_tool_the_run_names_the_tool_whose_effect_is_unknown(processes, gates):

@@ -14,8 +14,10 @@ from django_pydantic_agent.runs.engine import get_engine
 from django_pydantic_agent.runs.recovery import Recovery
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores import durable_store
+from django_pydantic_agent.stores.base import RELEASED
+from example_project.notebook.models import Note
 from tests.recovery.processes import eventually
-from tests.recovery.test_kill import hold, spell
+from tests.recovery.test_kill import hold, spell, write
 
 
 def waiting(gate):
@@ -37,6 +39,52 @@ def test_a_process_that_was_stopped_writes_nothing_after_the_takeover(processes,
     assert processes.run(body).status is RunStatus.ORPHANED
     # Whoever followed the run in that process has seen it end as it did.
     assert max(job.shown()) == len(before)
+
+
+@pytest.mark.parametrize("mount", ["resume", "resume-plain"])
+def test_a_process_that_was_stopped_writes_nothing_besides_the_next_attempt(processes, gates, mount):
+    gate = f"stopped on {mount}"
+    body = processes.body([[spell("first"), {"do": "gate", "name": gate}, write("one")], [spell("second")]])
+    job = processes.post(body, mount=mount)
+    gates.wait_reached(gate)
+    eventually(lambda: b'"delta":"t"' in job.text)
+    job.kill(signal.SIGSTOP)
+    gates.open(gate)
+    assert processes.recover().resumed == 1
+    before = processes.check(body, job)
+    job.kill(signal.SIGCONT)
+    job.wait_done()
+    assert processes.check(body, job) == before
+    assert processes.run(body).status is RunStatus.FINISHED
+    assert Note.objects.count() == 1
+    assert max(job.shown()) == len(before)
+
+
+@pytest.mark.parametrize(("mount", "status"), [("talk", RunStatus.ORPHANED), ("resume", RunStatus.FINISHED)])
+def test_a_run_that_a_draining_process_lets_go_of_is_taken_over_at_once(processes, gates, mount, status):
+    gate, drain = f"drained on {mount}", f"drain {mount}"
+    body = processes.body([[spell("first"), {"do": "gate", "name": gate}, write("one")], [spell("second")]])
+    job = processes.post(body, mount=mount, drain=drain)
+    gates.wait_reached(gate)
+    queued = processes.body([[{"do": "recite"}]])
+    queued["messages"] = [*body["messages"], *queued["messages"]]
+    behind = processes.post(queued, mount=mount)
+    gates.open(drain)
+    # It has looked for orphans itself, and has left this one to others.
+    gates.wait_reached(f"{drain} done")
+    assert Run.objects.get(run_id=body["runId"]).beat == RELEASED
+    gates.open(gate)
+    recovery = Recovery(get_engine(), durable_store(), clock=lambda: 0.0)
+    recovery.look()
+    get_engine().wait()
+    processes.check(body, job)
+    assert processes.run(body).status is status
+    assert Note.objects.count() == (status is RunStatus.FINISHED)
+    behind.wait_done()
+    assert processes.run(queued).status is RunStatus.FINISHED
+    gates.open(f"{drain} done")
+    job.wait_done()
+    assert max(job.shown()) == processes.run(body).last_seq
 
 
 def test_a_process_that_lost_a_run_in_the_middle_of_a_tool_stops_it(processes, gates):

@@ -3,15 +3,29 @@ from django.urls import path
 from django_ag_ui import AGUIServer
 from django_pydantic_agent.contrib.store.default_conversation_store import DefaultConversationStore
 from django_pydantic_agent.contrib.store.default_step_store import DefaultStepStore
-from tests.recovery.agent import registry
+from tests.recovery.agent import HeldAtTheEnd, registry
 
-talk = AGUIServer(
+conversations = DefaultConversationStore()
+ledger = {"step_store": DefaultStepStore, "csrf_exempt": True}
+talk = AGUIServer(registry, namespace="talk", conversation_store=conversations, **ledger)
+plain = AGUIServer(registry, namespace="plain", **ledger)
+resume = AGUIServer(registry, namespace="resume", conversation_store=conversations, on_orphan="resume", **ledger)
+resume_plain = AGUIServer(registry, namespace="resume-plain", on_orphan="resume", **ledger)
+resume_bare = AGUIServer(registry, namespace="resume-bare", on_orphan="resume", csrf_exempt=True)
+resume_held = AGUIServer(
     registry,
-    namespace="talk",
-    step_store=DefaultStepStore,
-    conversation_store=DefaultConversationStore(),
-    csrf_exempt=True,
+    namespace="resume-held",
+    conversation_store=conversations,
+    on_orphan="resume",
+    capabilities=[HeldAtTheEnd],
+    **ledger,
 )
-plain = AGUIServer(registry, namespace="plain", step_store=DefaultStepStore, csrf_exempt=True)
 
-urlpatterns = [path("talk/", talk.urls), path("plain/", plain.urls)]
+urlpatterns = [
+    path("talk/", talk.urls),
+    path("plain/", plain.urls),
+    path("resume/", resume.urls),
+    path("resume-plain/", resume_plain.urls),
+    path("resume-bare/", resume_bare.urls),
+    path("resume-held/", resume_held.urls),
+]

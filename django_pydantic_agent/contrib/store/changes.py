@@ -39,10 +39,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRegistered(Change):
-    """The harness claims a run that is there; `columns` are what its record says."""
+    """The harness claims a run that is there; `columns` are what its record says.
+
+    With `is_again` another attempt does so, which changes nothing where an earlier one has.
+    """
 
     run_id: str
     columns: dict[str, Any]
+    is_again: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +136,7 @@ def apply(connection: BaseDatabaseWrapper, changes: Sequence[Change]) -> None:
 
 def _claim(connection: BaseDatabaseWrapper, change: RunRegistered) -> None:
     runs = Run.objects.using(connection.alias).filter(pk=change.run)
-    if runs.filter(registered_at=None).update(**change.columns):
+    if runs.filter(registered_at=None).update(**change.columns) or change.is_again:
         return
     registration = change.columns["registration_id"]
     if registration is None or not runs.filter(registration_id=registration).exists():

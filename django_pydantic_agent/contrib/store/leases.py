@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from django.db import connections, router, transaction
 from django.db.models import F, Q
@@ -13,7 +14,7 @@ from django_pydantic_agent.contrib.store.models import Run
 from django_pydantic_agent.contrib.store.querysets import RunQuerySet
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import LIVE
-from django_pydantic_agent.stores.base import Lease, Orphan, RunStore
+from django_pydantic_agent.stores.base import RELEASED, Lease, Orphan, RunStore, StoredRun
 
 
 class DatabaseRunLeases:
@@ -29,7 +30,8 @@ class DatabaseRunLeases:
         mine = Q()
         for epoch, keys in by_epoch.items():
             mine |= Q(epoch=epoch, pk__in=keys)
-        runs = self._runs.filter(mine)
+        # A beat that comes late does not take a release back.
+        runs = self._runs.filter(mine, beat__gt=RELEASED)
         with transaction.atomic(using=self._alias):
             self._lock(runs)
             if runs.update(beat=F("beat") + 1) == len(epochs):
@@ -70,6 +72,13 @@ class DatabaseRunLeases:
                 transaction.set_rollback(True, using=self._alias)
                 return None
         return self._orphan(lease.run)
+
+    def begin_attempt(self, run: StoredRun) -> StoredRun | None:
+        attempts = self._runs.filter(pk=run.key, epoch=run.epoch, attempt=run.attempt, status__in=LIVE)
+        return replace(run, attempt=run.attempt + 1) if attempts.update(attempt=run.attempt + 1) else None
+
+    def release(self, run: int, epoch: int) -> None:
+        self._runs.filter(pk=run, epoch=epoch, status__in=LIVE).update(beat=RELEASED)
 
     @property
     def _alias(self) -> str:

@@ -37,6 +37,7 @@ from django_pydantic_agent.contrib.store.querysets import RunQuerySet
 from django_pydantic_agent.contrib.store.run_store import new_row
 from django_pydantic_agent.log.preview import history_preview
 from django_pydantic_agent.ownership import Owner
+from django_pydantic_agent.stores.attempts import split_attempt
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +84,7 @@ class Ledger:
 
     def append_event(self, event: StepEvent) -> None:
         def append(connection: BaseDatabaseWrapper, run: int) -> None:
-            if not _is_repeated(connection, models.StepEvent, run, event.idempotency_key):
+            if not _is_repeated(connection, models.StepEvent, run, event):
                 apply(connection, [EventAppended(run=run, row=records.event_row(run, event))])
 
         self._write(event.run_id, append)
@@ -100,7 +101,7 @@ class Ledger:
             return
 
         def save(connection: BaseDatabaseWrapper, run: int) -> None:
-            if _is_repeated(connection, models.Snapshot, run, snapshot.idempotency_key):
+            if _is_repeated(connection, models.Snapshot, run, snapshot):
                 return
             before, chain = self._newest_history(connection, run, snapshot.parent_run_id)
             same = common_prefix(before, body)
@@ -159,7 +160,8 @@ class Ledger:
         return models.Run.objects.using(self._alias)
 
     def _run(self, run_id: str) -> RunQuerySet:
-        return self._runs.for_owner(self.owner, self.scope, run=run_id)
+        """Return the row of a run, which all attempts at it share."""
+        return self._runs.for_owner(self.owner, self.scope, run=split_attempt(run_id)[0])
 
     def _of_run(self, model: Any, run_id: str) -> "QuerySet[Any]":
         rows: QuerySet[Any] = model.objects.using(self._alias).filter(run__in=self._run(run_id))
@@ -202,7 +204,7 @@ class Ledger:
     def _lock(self, run_id: str, alias: str) -> int:
         """Return the key of a run whose row is locked until the transaction ends, and made where it is not there."""
         # An update rather than SELECT FOR UPDATE: SQLite has no row locks and wants the first statement to write.
-        runs = models.Run.objects.using(alias).for_owner(self.owner, self.scope, run=run_id)
+        runs = self._run(run_id)
         if runs.update(ledger_seq=F("ledger_seq")):
             return int(runs.values_list("pk", flat=True).get())
         row = new_row(self.owner, self.scope, run_id=run_id, is_ledger_only=True, created_at=datetime.now(UTC))
@@ -211,11 +213,14 @@ class Ledger:
         return key
 
 
-def _is_repeated(connection: BaseDatabaseWrapper, model: Any, run: int, key: str | None) -> bool:
-    """Return whether a row of this idempotency key is there."""
+def _is_repeated(
+    connection: BaseDatabaseWrapper, model: Any, run: int, record: StepEvent | ContinuableSnapshot
+) -> bool:
+    """Return whether a row of the record's idempotency key is there."""
+    key = records.key_digest(record.run_id, record.idempotency_key)
     if key is None:
         return False
-    repeated: bool = model.objects.using(connection.alias).filter(run=run, key_digest=digest(key)).exists()
+    repeated: bool = model.objects.using(connection.alias).filter(run=run, key_digest=key).exists()
     return repeated
 
 

@@ -19,6 +19,7 @@ from django_pydantic_agent.contrib.store.ledger import Ledger, log_skipped
 from django_pydantic_agent.contrib.store.rows import ROW_BYTES, row_size
 from django_pydantic_agent.contrib.store.run_history import DatabaseRunHistory
 from django_pydantic_agent.log.preview import history_preview
+from django_pydantic_agent.stores.attempts import split_attempt
 
 
 class Journal(Protocol):
@@ -80,6 +81,7 @@ class RecordingStepStore(DefaultStepStore):
                     run=live.key,
                     run_id=record.run_id,
                     columns=columns,
+                    is_again=bool(split_attempt(record.run_id)[1]),
                 )
             )
         elif record.registration_id is None or record.registration_id != live.record.registration_id:

@@ -14,6 +14,7 @@ from django_pydantic_agent.contrib.store.querysets import digests
 from django_pydantic_agent.contrib.store.rows import Row, as_json
 from django_pydantic_agent.log.frames import storable, storable_value
 from django_pydantic_agent.ownership import Owner
+from django_pydantic_agent.stores.attempts import split_attempt
 
 RUN_FIELDS = (
     "run_id",
@@ -37,21 +38,20 @@ def run_columns(record: RunRecord, owner: Owner, scope: str) -> dict[str, Any]:
         **digests(owner, scope, conversation=record.conversation_id),
     }
     if record.parent_run_id is not None:
-        columns |= {
-            "parent_run_id": _text(record.parent_run_id),
-            **digests(owner, scope, parent=record.parent_run_id),
-        }
+        # A delegate belongs to the run, whichever attempt has made it.
+        parent, _ = split_attempt(record.parent_run_id)
+        columns |= {"parent_run_id": _text(parent), **digests(owner, scope, parent=parent)}
     return columns
 
 
 def event_row(run: int, event: StepEvent) -> Row:
     """Return the values of `EVENT_COLUMNS`."""
-    return (run, *_values(event, EVENT_FIELDS), key_digest(event.idempotency_key))
+    return (run, *_values(event, EVENT_FIELDS), key_digest(event.run_id, event.idempotency_key))
 
 
 def snapshot_row(run: int, snapshot: ContinuableSnapshot, history: tuple[int, int, int]) -> Row:
     """Return the values of `SNAPSHOT_COLUMNS`; `history` is the reference to the snapshot's messages."""
-    about = (len(snapshot.messages), key_digest(snapshot.idempotency_key), False)
+    about = (len(snapshot.messages), key_digest(snapshot.run_id, snapshot.idempotency_key), False)
     return (run, *_values(snapshot, SNAPSHOT_FIELDS), *history, *about)
 
 
@@ -60,9 +60,12 @@ def effect_row(run: int, record: ToolEffectRecord) -> Row:
     return (run, *_values(record, EFFECT_FIELDS), digest(record.tool_call_id), "")
 
 
-def key_digest(key: str | None) -> str | None:
-    """Return what tells idempotency keys apart; None where a record has none."""
-    return None if key is None else digest(key)
+def key_digest(run_id: str, key: str | None) -> str | None:
+    """Return what tells idempotency keys in a run's rows apart, where each attempt counts anew; None without a key."""
+    if key is None:
+        return None
+    _, attempt = split_attempt(run_id)
+    return digest(attempt, key) if attempt else digest(key)
 
 
 def to_run(row: Mapping[str, Any]) -> RunRecord:

@@ -6,12 +6,13 @@ from itertools import count
 from typing import Literal
 
 from django.db import connections, router
+from django.db.models import Max
 from pydantic_ai.messages import ModelMessage
 
 from django_pydantic_agent.contrib.store.changes import BoundaryReached
 from django_pydantic_agent.contrib.store.history import HistoryReader
 from django_pydantic_agent.contrib.store.messages import Recording, load
-from django_pydantic_agent.contrib.store.models import Run
+from django_pydantic_agent.contrib.store.models import HistoryMessage, Run
 from django_pydantic_agent.contrib.store.rows import Row, row_size
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,22 @@ class DatabaseRunHistory:
         history, chain = HistoryReader(connections[alias]).read(*reference)
         messages = load(history)
         self.go_on(Recording.of(chain, history, messages))
+        return messages
+
+    def resume(self) -> list[ModelMessage]:
+        """Return the newest boundary that earlier attempts at this run have reached, and write behind all of theirs."""
+        alias = router.db_for_write(Run)
+        names = ("writer", "number", "size")
+        columns = [f"{prefix}_{name}" for prefix in ("seed", "history") for name in names]
+        ledger_seq, *references = Run.objects.using(alias).values_list("ledger_seq", *columns).get(pk=self.key)
+        written = HistoryMessage.objects.using(alias).filter(writer=self.key)
+        self.changes = count(ledger_seq + 1)
+        self.stretches = count((written.aggregate(last=Max("number"))["last"] or 0) + 1)
+        seed, newest = tuple(references[:3]), tuple(references[3:])
+        history, chain = HistoryReader(connections[alias]).read(*newest)
+        messages = load(history)
+        self.go_on(Recording.of(chain, history, messages))
+        self._seed = seed
         return messages
 
     def save(self, messages: list[ModelMessage], *, seq: int) -> BoundaryReached | None:

@@ -1,0 +1,252 @@
+"""`on_orphan="resume"`: another process takes a run up at its last boundary and goes on in the same log."""
+
+import pytest
+
+from django_pydantic_agent.contrib.store.models import Run, StepEvent, ToolEffect
+from django_pydantic_agent.contrib.store.models.ledger import EffectStatus
+from django_pydantic_agent.runs.engine import get_engine
+from django_pydantic_agent.runs.states import RunStatus
+from django_pydantic_agent.stores import durable_store
+from example_project.notebook.models import Note
+from tests.recovery.agent import AT_THE_END
+from tests.recovery.processes import eventually
+from tests.recovery.test_kill import check_next_message, effects, hold, spell, write
+
+MOUNTS = ["resume", "resume-plain"]
+
+
+def gate(name):
+    return {"do": "gate", "name": name}
+
+
+def lookup(name, call_id="lookup"):
+    return {"do": "call", "tool": "lookup", "id": call_id, "args": {"gate": name}}
+
+
+def of_type(events, *types):
+    return [event for event in events if event["type"] in types]
+
+
+def text_of(message):
+    return message.get("content", "")
+
+
+def wait_completed():
+    """Return once it is committed that every tool that was called has acted."""
+    eventually(lambda: set(ToolEffect.objects.values_list("status", flat=True)) == {EffectStatus.COMPLETED})
+
+
+def messages_at_end(events):
+    """Return role and text of the messages that the events add up to, as a client adds them up."""
+    from django_pydantic_agent.log.projection import Projection
+
+    projection = Projection(state=None)
+    for event in events:
+        projection.apply_json(event)
+    return [(message["role"], message.get("content", "")) for message in projection.messages]
+
+
+def interrupted(processes, gates, name, script, mount, **more):
+    """Kill a process at a gate; return what was posted and the process."""
+    body = processes.body(script, **more)
+    job = processes.post(body, mount=mount)
+    gates.wait_reached(name)
+    return body, job
+
+
+@pytest.mark.parametrize("mount", MOUNTS)
+def test_killed_in_the_middle_of_a_text_the_run_says_it_anew(processes, gates, mount):
+    name = f"text on {mount}"
+    body, job = interrupted(processes, gates, name, [[spell("half"), gate(name), "done"]], mount, state={"kept": 1})
+    eventually(lambda: b'"delta":"f"' in job.text)
+    job.kill()
+    gates.open(name)
+    assert processes.recover().resumed == 1
+    events = processes.check(body, job)
+    run = processes.run(body)
+    assert (run.status, run.attempt) == (RunStatus.FINISHED, 2)
+    assert gates.count(name) == 2
+    kinds = [event["type"] for event in events]
+    place = kinds.index("MESSAGES_SNAPSHOT")
+    assert kinds[place - 1 : place + 2] == ["TEXT_MESSAGE_END", "MESSAGES_SNAPSHOT", "STATE_SNAPSHOT"]
+    assert [message["role"] for message in events[place]["messages"]] == ["user"]
+    assert events[place + 1]["snapshot"] == {"kept": 1}
+    assert messages_at_end(events)[1:] == [("assistant", "halfdone")]
+    assert StepEvent.objects.filter(run=run.key, kind="run_started").count() == 2
+    if mount == "resume":
+        thread = processes.thread(mount)
+        assert [text_of(message) for message in thread["messages"][1:]] == ["halfdone"]
+        assert thread["state"] == {"kept": 1}
+        check_next_message(processes, "halfdone", mount=mount)
+
+
+@pytest.mark.parametrize("mount", MOUNTS)
+def test_killed_after_a_tool_the_run_goes_on_with_its_result_and_never_calls_it_again(processes, gates, mount):
+    name = f"after a tool on {mount}"
+    body, job = interrupted(
+        processes, gates, name, [[spell("first"), write("one")], [spell("second"), gate(name), {"do": "recite"}]], mount
+    )
+    eventually(lambda: b'"delta":"d"' in job.text)
+    job.kill()
+    gates.open(name)
+    processes.recover()
+    events = processes.check(body, job)
+    assert processes.run(body).status is RunStatus.FINISHED
+    assert Note.objects.count() == 1
+    assert effects(processes, body) == {"write-one": (EffectStatus.COMPLETED, "")}
+    assert [event["content"] for event in of_type(events, "TOOL_CALL_RESULT")] == ["wrote one"]
+    (_, first), (_, result), (_, second) = messages_at_end(events)[1:]
+    assert (first, result) == ("first", "wrote one")
+    assert second.startswith("second")
+    assert "wrote one" in second
+
+
+@pytest.mark.parametrize("mount", MOUNTS)
+def test_of_parallel_tools_those_that_have_answered_are_not_called_again_and_idempotent_ones_are(
+    processes, gates, mount
+):
+    name = f"parallel on {mount}"
+    script = [[spell("go"), write("one"), lookup(name)], [{"do": "recite"}]]
+    body, job = interrupted(processes, gates, name, script, mount)
+    eventually(lambda: b"wrote one" in job.text)
+    job.kill()
+    gates.open(name)
+    processes.recover()
+    events = processes.check(body, job)
+    run = processes.run(body)
+    assert run.status is RunStatus.FINISHED
+    assert (Note.objects.count(), gates.count(name)) == (1, 2)
+    assert effects(processes, body) == {
+        "lookup": (EffectStatus.COMPLETED, ""),
+        "write-one": (EffectStatus.COMPLETED, ""),
+    }
+    assert run.unresolved_effects == 0
+    results = {event["toolCallId"]: event["content"] for event in of_type(events, "TOOL_CALL_RESULT")}
+    assert results == {"write-one": "wrote one", "lookup": f"found {name}"}
+    assert len(of_type(events, "TOOL_CALL_RESULT")) == 2
+    assert {"wrote one", f"found {name}"} <= {text for _, text in messages_at_end(events)}
+    recited = messages_at_end(events)[-1][1]
+    assert "wrote one" in recited
+    assert f"found {name}" in recited
+
+
+@pytest.mark.parametrize("mount", [*MOUNTS, "resume-bare"])
+def test_a_tool_of_which_nobody_knows_whether_it_has_acted_is_not_called_again(processes, gates, mount):
+    name = f"unknown on {mount}"
+    body, job = interrupted(processes, gates, name, [[spell("first"), hold(name)], ["never said"]], mount)
+    job.kill()
+    gates.open(name)
+    processes.recover()
+    events = processes.check(body, job)
+    run = processes.run(body)
+    assert (run.status, run.attempt) == (RunStatus.ORPHANED, 2)
+    assert "hold" in run.error["message"]
+    assert gates.count(name) == 1
+    assert len(of_type(events, "TOOL_CALL_RESULT")) == 1
+    if mount != "resume-bare":
+        assert effects(processes, body)["hold"] == (EffectStatus.STARTED, "crash")
+    if mount == "resume":
+        check_next_message(processes, "first", mount=mount)
+
+
+def test_without_a_ledger_an_idempotent_tool_is_called_again(processes, gates):
+    name = "no ledger"
+    body, job = interrupted(processes, gates, name, [[lookup(name)], [{"do": "recite"}]], "resume-bare")
+    job.kill()
+    gates.open(name)
+    processes.recover()
+    events = processes.check(body, job)
+    assert processes.run(body).status is RunStatus.FINISHED
+    assert gates.count(name) == 2
+    assert f"found {name}" in messages_at_end(events)[-1][1]
+    assert not ToolEffect.objects.exists()
+
+
+@pytest.mark.parametrize("mount", MOUNTS)
+def test_a_second_crash_in_the_second_attempt_is_survived_too(processes, gates, mount):
+    first, second = f"first crash on {mount}", f"second crash on {mount}"
+    script = [[gate(first), write("one")], [spell("more"), gate(second), {"do": "recite"}]]
+    body, job = interrupted(processes, gates, first, script, mount)
+    job.kill()
+    gates.open(first)
+    other = processes.start("recover")
+    gates.wait_reached(second)
+    wait_completed()
+    other.kill()
+    assert processes.run(body).attempt == 2
+    gates.open(second)
+    processes.recover()
+    events = processes.check(body, job)
+    run = processes.run(body)
+    assert (run.status, run.attempt) == (RunStatus.FINISHED, 3)
+    assert Note.objects.count() == 1
+    assert len(of_type(events, "MESSAGES_SNAPSHOT")) == 2
+    assert [text for role, text in messages_at_end(events) if role == "tool"] == ["wrote one"]
+    if mount == "resume":
+        assert [(message["role"], text_of(message)) for message in processes.thread(mount)["messages"]] == (
+            messages_at_end(events)
+        )
+
+
+def test_after_so_many_attempts_the_run_is_ended(processes, gates, settings):
+    settings.DJANGO_PYDANTIC_AGENT = settings.DJANGO_PYDANTIC_AGENT | {"MAX_ATTEMPTS": 1}
+    name = "too many"
+    body, job = interrupted(processes, gates, name, [[spell("half"), gate(name)]], "resume")
+    job.kill()
+    processes.recover()
+    processes.check(body, job)
+    run = processes.run(body)
+    assert (run.status, run.attempt) == (RunStatus.ORPHANED, 1)
+
+
+def test_a_resumed_run_is_stopped_from_any_process(processes, gates):
+    name = "stopped in its second attempt"
+    body, job = interrupted(processes, gates, name, [[spell("half"), gate(name)]], "resume")
+    job.kill()
+    other = processes.start("recover")
+    gates.wait_reached(name, 2)
+    assert get_engine().request_cancel(processes.run(body).key, store=durable_store())
+    eventually(lambda: not processes.run(body).status.is_live, seconds=5)
+    other.wait_done()
+    processes.check(body, job)
+    run = processes.run(body)
+    assert (run.status, run.attempt) == (RunStatus.CANCELLED, 2)
+
+
+def test_a_run_that_was_to_stop_when_its_process_died_is_not_resumed(processes, gates):
+    name = "to be stopped"
+    body, job = interrupted(processes, gates, name, [[spell("half"), gate(name)]], "resume")
+    job.kill()
+    assert get_engine().request_cancel(processes.run(body).key, store=durable_store())
+    processes.recover()
+    processes.check(body, job)
+    assert processes.run(body).status is RunStatus.CANCELLED
+
+
+@pytest.mark.parametrize("mount", MOUNTS)
+def test_a_resumed_run_can_be_continued_from_its_last_snapshot(processes, gates, mount):
+    name = f"continued on {mount}"
+    body, job = interrupted(processes, gates, name, [[write("one")], [gate(name), "the answer"]], mount)
+    wait_completed()
+    job.kill()
+    gates.open(name)
+    processes.recover()
+    run = processes.run(body)
+    assert run.continuable
+    turn = processes.body([[{"do": "recite"}]])
+    events = processes.post_here(turn, mount=f"{mount}/resume/{body['runId']}")
+    recited = "".join(event["delta"] for event in of_type(events, "TEXT_MESSAGE_CONTENT"))
+    assert "wrote one" in recited
+    assert "the answer" in recited
+    assert Run.objects.get(run_id=turn["runId"]).parent_run_id == body["runId"]
+
+
+def test_killed_between_its_answer_and_its_end_a_run_is_finished_without_asking_again(processes, gates):
+    body, job = interrupted(processes, gates, AT_THE_END, [[spell("all of it")]], "resume-held")
+    eventually(lambda: Run.objects.filter(run_id=body["runId"], boundary_seq__gt=3).exists())
+    job.kill()
+    processes.recover()
+    events = processes.check(body, job)
+    assert processes.run(body).status is RunStatus.FINISHED
+    assert gates.count(AT_THE_END) == 1
+    assert messages_at_end(events)[1:] == [("assistant", "all of it")]
