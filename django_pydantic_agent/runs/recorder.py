@@ -339,10 +339,12 @@ class Recorder:
             return False
 
     def _lose_patience(self, pairs: Sequence[tuple[Journal, RunWrite]], error: StoreUnavailable) -> None:
-        """Have the runs end; what they queued is kept and written once it can be."""
+        """Have the runs end and their viewers go; what they queued is kept and written once it can be."""
         with self.lock:
             for journal, _ in pairs:
                 journal.failure = journal.failure or error
+        for journal, _ in pairs:
+            journal.log.close()
         self._answer([journal for journal, _ in pairs])
 
     def _answer(self, journals: Sequence[Journal]) -> None:
