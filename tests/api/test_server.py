@@ -44,7 +44,7 @@ def test_a_string_in_a_list_of_objects_is_refused_by_name(name: str):
         AGUIServer(registry, **{name: ["path.to.Thing"]})
 
 
-@pytest.mark.parametrize("name", ["on_orphan", "attachment_store", "no_such_thing"])
+@pytest.mark.parametrize("name", ["attachment_store", "no_such_thing"])
 def test_a_keyword_that_does_not_exist_is_refused_by_name(name: str):
     with pytest.raises(TypeError, match=name):
         AGUIServer(registry, **{name: object()})
@@ -59,6 +59,7 @@ def test_a_keyword_that_does_not_exist_is_refused_by_name(name: str):
         ("on_concurrent_run", "queue"),
         ("on_stale_client", None),
         ("client_history", True),
+        ("on_orphan", "restart"),
         ("snapshot_save_mode", "round_trip"),
         ("on_client_disconnect", "stop"),
         ("on_client_disconnect", 30),

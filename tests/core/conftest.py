@@ -4,13 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.core.folding import Client
+from tests.core.folding import Client, running_client
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    started = Client()
-    yield started
-    started.process.stdin.close()
-    started.process.wait(30)
-    started.process.stdout.close()
+    with running_client() as client:
+        yield client

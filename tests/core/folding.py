@@ -2,7 +2,8 @@
 
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ag_ui.core import BaseEvent
@@ -40,6 +41,13 @@ class Client:
         self.process.stdin.write(json.dumps(job) + "\n")
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
+
+
+@contextmanager
+def running_client() -> Iterator[Client]:
+    client = Client()
+    with client.process:
+        yield client
 
 
 def logged(events: Sequence[BaseEvent]) -> list[list[bytes]]:

@@ -31,7 +31,8 @@ def test_the_setting_must_be_a_dictionary_of_usable_values():
     assert messages(check_settings, ["x"]) == [
         ("django_pydantic_agent.E001", "DJANGO_PYDANTIC_AGENT must be a dictionary.")
     ]
-    assert messages(check_settings, {"POLL_SECONDS": 0, "TOOL_THREADS": "8"}) == [
+    assert messages(check_settings, {"POLL_SECONDS": 0, "TOOL_THREADS": "8", "MAX_ATTEMPTS": 0}) == [
+        ("django_pydantic_agent.E003", "DJANGO_PYDANTIC_AGENT['MAX_ATTEMPTS'] must be a number above 0, not 0."),
         ("django_pydantic_agent.E003", "DJANGO_PYDANTIC_AGENT['POLL_SECONDS'] must be a number above 0, not 0."),
         ("django_pydantic_agent.E003", "DJANGO_PYDANTIC_AGENT['TOOL_THREADS'] must be a number above 0, not '8'."),
     ]

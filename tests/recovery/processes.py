@@ -15,6 +15,7 @@ import psutil
 from django.contrib.auth.models import User
 from django.test import Client
 
+from django_ag_ui.api.paths import encode_id
 from django_pydantic_agent.contrib.store.models import Run, RunFrames, ToolEffect
 from django_pydantic_agent.contrib.store.models.ledger import EffectStatus
 from django_pydantic_agent.log.preamble import messages_told
@@ -118,10 +119,10 @@ class Processes:
         text = b"".join(response.streaming_content)
         return [json.loads(frame) for _, _, frame in _FRAME.findall(text)]
 
-    def thread(self, mount: str = "talk") -> Json:
+    def thread(self, mount: str = "talk", thread_id: str = "t") -> Json:
         client = Client()
         client.force_login(self.user)
-        found: Json = client.get(f"/{mount}/threads/t/").json()
+        found: Json = client.get(f"/{mount}/threads/{encode_id(thread_id)}/").json()
         return found
 
     def recover(self) -> Recovery:

@@ -2,17 +2,27 @@
 
 import pytest
 
+from django_ag_ui.api.sse import for_older_viewer
 from django_pydantic_agent.contrib.store.models import Run, StepEvent, ToolEffect
 from django_pydantic_agent.contrib.store.models.ledger import EffectStatus
 from django_pydantic_agent.runs.engine import get_engine
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores import durable_store
 from example_project.notebook.models import Note
+from tests.core.folding import running_client
+from tests.core.streams import Stream
 from tests.recovery.agent import AT_THE_END
 from tests.recovery.processes import eventually
 from tests.recovery.test_kill import check_next_message, effects, hold, spell, write
+from tests.stock_client import CLIENT_VERSIONS
 
 MOUNTS = ["resume", "resume-plain"]
+
+
+@pytest.fixture
+def stock_client():
+    with running_client() as client:
+        yield client
 
 
 def gate(name):
@@ -250,3 +260,32 @@ def test_killed_between_its_answer_and_its_end_a_run_is_finished_without_asking_
     assert processes.run(body).status is RunStatus.FINISHED
     assert gates.count(AT_THE_END) == 1
     assert messages_at_end(events)[1:] == [("assistant", "all of it")]
+
+
+@pytest.mark.node
+def test_stock_clients_that_follow_a_run_over_its_crashes_show_what_the_thread_holds(processes, gates, stock_client):
+    think = {"do": "think", "text": "hmm"}
+    scripts = {
+        "a text": lambda name: [[spell("half"), gate(name), "done"]],
+        "a thought": lambda name: [[think, gate(name), "done"]],
+        "a second thought": lambda name: [[think, write("one")], [think, spell("half"), gate(name), "done"]],
+        "parallel tools": lambda name: [[think, spell("go"), lookup(name), write("two")], [{"do": "recite"}]],
+        "a call that was not made": lambda name: [[spell("go"), write("three"), gate(name)], ["done"]],
+    }
+    for name, script in scripts.items():
+        body, job = interrupted(processes, gates, name, script(name), "resume", thread_id=name, state={"kept": 1})
+        run = processes.run(body)
+        eventually(lambda run=run: not ToolEffect.objects.filter(run=run.key, tool_name="write", status="started"))
+        job.kill()
+        gates.open(name)
+        processes.recover()
+        processes.check(body, job)
+        assert processes.run(body).status is RunStatus.FINISHED, name
+        thread = processes.thread("resume", thread_id=name)
+        frames = durable_store().read_frames(run.key, after=0, max_bytes=1 << 24)
+        for version in CLIENT_VERSIONS:
+            shown = [frame if version == "1.0.0" else for_older_viewer(frame) for frame in frames]
+            (answer,) = stock_client.answers(Stream([], body["messages"], body["state"]), shown, version=version)
+            assert answer["error"] is None, (name, version)
+            assert answer["state"] == thread["state"] == {"kept": 1}
+            assert answer["messages"] == thread["messages"], (name, version)

@@ -155,7 +155,7 @@ def test_the_command_ends_orphans_where_nobody_serves(processes, gates, live_dat
     env = os.environ | live_database.env | {"DJANGO_SETTINGS_MODULE": "tests.recovery.settings"}
     command = [sys.executable, "-m", "django", "recover_runs"]
     result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
-    assert result.stdout == "1 ended, 0 begun.\n", result.stderr
+    assert result.stdout == "1 ended, 0 begun, 0 resumed.\n", result.stderr
     processes.check(body, job)
 
 

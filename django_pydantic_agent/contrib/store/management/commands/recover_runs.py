@@ -12,7 +12,7 @@ from django_pydantic_agent.stores import durable_store
 
 class Command(BaseCommand):
     help = (
-        "Ends the runs whose process is gone and executes those that nobody has begun. "
+        "Ends the runs whose process is gone, or goes on with them, and executes those that nobody has begun. "
         "Every process that serves a mount does so too; this is for when none does."
     )
 
@@ -33,4 +33,4 @@ class Command(BaseCommand):
                 break
             time.sleep(agent_settings.LEASE_SECONDS / LOOKS_PER_LEASE)
         engine.wait()
-        self.stdout.write(f"{recovery.ended} ended, {recovery.begun} begun.")
+        self.stdout.write(f"{recovery.ended} ended, {recovery.begun} begun, {recovery.resumed} resumed.")
