@@ -29,8 +29,14 @@ def gates() -> Iterator[Gatekeeper]:
 
 
 @pytest.fixture(scope="package")
-def zygote(migrated_database: LiveDatabase, gates: Gatekeeper) -> Iterator[subprocess.Popen[str]]:
-    env = os.environ | migrated_database.env | gates.env | {"DJANGO_SETTINGS_MODULE": "tests.recovery.settings"}
+def env(gates: Gatekeeper, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What the processes and the test find each other by, besides the database."""
+    return gates.env | {"FOREIGN_STEPS": str(tmp_path_factory.mktemp("steps") / "steps.sqlite3")}
+
+
+@pytest.fixture(scope="package")
+def zygote(migrated_database: LiveDatabase, env: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    env = os.environ | migrated_database.env | env | {"DJANGO_SETTINGS_MODULE": "tests.recovery.settings"}
     command = [sys.executable, "-m", "tests.recovery.zygote"]
     with subprocess.Popen(
         command, cwd=ROOT, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -43,7 +49,7 @@ def zygote(migrated_database: LiveDatabase, gates: Gatekeeper) -> Iterator[subpr
 def processes(
     zygote: subprocess.Popen[str],
     live_database: LiveDatabase,
-    gates: Gatekeeper,
+    env: dict[str, str],
     settings: Settings,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -52,7 +58,7 @@ def processes(
     """Start processes of the project of this folder; the test itself belongs to the same project."""
     settings.ROOT_URLCONF = recovery_settings.ROOT_URLCONF
     settings.DJANGO_PYDANTIC_AGENT = recovery_settings.DJANGO_PYDANTIC_AGENT
-    for name, value in gates.env.items():
+    for name, value in env.items():
         monkeypatch.setenv(name, value)
     jobs: list[Job] = []
 
@@ -66,6 +72,7 @@ def processes(
         jobs.append(Job(int(zygote.stdout.readline()), output))
         return jobs[-1]
 
+    Path(env["FOREIGN_STEPS"]).unlink(missing_ok=True)
     stop_engine()
     yield Processes.new(start)
     for job in jobs:

@@ -1,6 +1,8 @@
 """`on_orphan="resume"`: another process takes a run up at its last boundary and goes on in the same log."""
 
 import pytest
+from asgiref.sync import async_to_sync
+from pydantic_ai_harness.step_persistence import SqliteStepStore
 
 from django_ag_ui.api.sse import for_older_viewer
 from django_pydantic_agent.contrib.store.models import Run, StepEvent, ToolEffect
@@ -289,3 +291,42 @@ def test_stock_clients_that_follow_a_run_over_its_crashes_show_what_the_thread_h
             assert answer["error"] is None, (name, version)
             assert answer["state"] == thread["state"] == {"kept": 1}
             assert answer["messages"] == thread["messages"], (name, version)
+
+
+def foreign(store, method, **query):
+    """Return what a foreign step store answers."""
+    return async_to_sync(getattr(store, method))(**query)
+
+
+def test_a_foreign_step_store_knows_each_attempt_as_a_run_of_its_own(processes, gates, env):
+    name = "foreign store"
+    script = [[spell("go"), write("one"), lookup(name)], [{"do": "recite"}]]
+    body, job = interrupted(processes, gates, name, script, "resume-foreign")
+    eventually(lambda: b"wrote one" in job.text)
+    job.kill()
+    gates.open(name)
+    processes.recover()
+    processes.check(body, job)
+    assert processes.run(body).status is RunStatus.FINISHED
+    assert (Note.objects.count(), gates.count(name)) == (1, 2)
+    store = SqliteStepStore(database=env["FOREIGN_STEPS"])
+    attempts = [body["runId"], f"{body['runId']}\x1f2"]
+    assert foreign(store, "get_run", run_id=attempts[1]).parent_run_id == attempts[0]
+    recorded = [foreign(store, "get_tool_effect", run_id=run_id, tool_call_id="lookup").status for run_id in attempts]
+    assert recorded == ["started", "completed"]
+    assert foreign(store, "get_tool_effect", run_id=attempts[1], tool_call_id="write-one") is None
+    turn = processes.body([[{"do": "recite"}]])
+    events = processes.post_here(turn, mount=f"resume-foreign/resume/{body['runId']}")
+    recited = "".join(event["delta"] for event in of_type(events, "TEXT_MESSAGE_CONTENT"))
+    assert f"found {name}" in recited
+
+
+def test_in_a_foreign_step_store_a_tool_that_may_have_acted_is_found_too(processes, gates):
+    name = "unknown in a foreign store"
+    body, job = interrupted(processes, gates, name, [[hold(name)], ["never said"]], "resume-foreign")
+    job.kill()
+    gates.open(name)
+    processes.recover()
+    processes.check(body, job)
+    assert processes.run(body).status is RunStatus.ORPHANED
+    assert gates.count(name) == 1

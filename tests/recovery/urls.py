@@ -1,9 +1,17 @@
+import os
+
 from django.urls import path
+from pydantic_ai_harness.step_persistence import SqliteStepStore
 
 from django_ag_ui import AGUIServer
 from django_pydantic_agent.contrib.store.default_conversation_store import DefaultConversationStore
 from django_pydantic_agent.contrib.store.default_step_store import DefaultStepStore
 from tests.recovery.agent import HeldAtTheEnd, registry
+
+
+def foreign_step_store(request: object) -> SqliteStepStore:
+    return SqliteStepStore(database=os.environ["FOREIGN_STEPS"])
+
 
 conversations = DefaultConversationStore()
 ledger = {"step_store": DefaultStepStore, "csrf_exempt": True}
@@ -12,6 +20,9 @@ plain = AGUIServer(registry, namespace="plain", **ledger)
 resume = AGUIServer(registry, namespace="resume", conversation_store=conversations, on_orphan="resume", **ledger)
 resume_plain = AGUIServer(registry, namespace="resume-plain", on_orphan="resume", **ledger)
 resume_bare = AGUIServer(registry, namespace="resume-bare", on_orphan="resume", csrf_exempt=True)
+resume_foreign = AGUIServer(
+    registry, namespace="resume-foreign", on_orphan="resume", step_store=foreign_step_store, csrf_exempt=True
+)
 resume_held = AGUIServer(
     registry,
     namespace="resume-held",
@@ -27,5 +38,6 @@ urlpatterns = [
     path("resume/", resume.urls),
     path("resume-plain/", resume_plain.urls),
     path("resume-bare/", resume_bare.urls),
+    path("resume-foreign/", resume_foreign.urls),
     path("resume-held/", resume_held.urls),
 ]
