@@ -33,7 +33,7 @@ def with_steps(
     shares what `history` keeps of the run, and keeps all attempts at it in one place. In any other store a later
     attempt is a run of its own, whose parent is the run.
     """
-    about = {
+    about: dict[str, Any] = {
         "run_id": run.ledger_ids[0],
         "parent_run_id": parent.run_id if parent else None,
         "capture_frontier": True,
