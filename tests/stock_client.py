@@ -81,8 +81,13 @@ def start_agent(
 
     A message is an AG-UI message or the text of a user message. `runs` are successive runs of one agent object, each
     with the keys `messages` (added before it), `runId`, `tools`, `context`, `forwardedProps`, `resume` and `abortOn`
-    (an event type at whose first sight the stop button is pressed). The same keys, and `state`, as keyword arguments
-    belong to the first run. `timeout` is in seconds and covers all runs.
+    (an event type at whose first sight the stop button is pressed) and `keep` (how many messages the user leaves of those
+    before). The same keys, and `state`, as keyword arguments belong to the first run. `timeout` is in seconds and covers
+    all runs.
+
+    `resumable` holds options of resumable-fetch.js, through which the agent then fetches, byte by byte or, with `cut`,
+    from a connection that breaks at this place (`whole` frames, and with `inside` half of the next one). With `cut` the
+    first `abortOn` may be "cut" as well.
     """
     install_clients()
     return RunningClient(

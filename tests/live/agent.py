@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any
 
+from ag_ui.core import StateDeltaEvent, StateSnapshotEvent
 from asgiref.sync import async_to_sync, sync_to_async
 from django.contrib.auth.models import User
 from pydantic_ai import RunContext, ToolReturn
@@ -87,6 +88,19 @@ registry = ToolRegistry("live", model=ScriptedModel(play))
 @registry.tool
 async def quick(word: str) -> str:
     return f"{word}!"
+
+
+@registry.tool
+def tally(ctx: RunContext[AgentDeps], run: str) -> ToolReturn:
+    """Count the run, and show state: a whole one, and a change to it."""
+    count(run)
+    return ToolReturn(
+        "tallied",
+        metadata=[
+            StateSnapshotEvent(snapshot={"run": run, "steps": []}),
+            StateDeltaEvent(delta=[{"op": "add", "path": "/steps/0", "value": "tallied"}]),
+        ],
+    )
 
 
 @registry.tool

@@ -1,6 +1,8 @@
 // Drive the stock AG-UI HttpAgent: one JSON object on stdin, one on stdout; tests/stock_client.py documents both.
 import { randomUUID } from "node:crypto";
 import { text } from "node:stream/consumers";
+import { resumableFetch } from "../../django_ag_ui/static/django_ag_ui/resumable-fetch.js";
+import { cuttingFetch, fetchByBytes } from "./cutting.mjs";
 
 const PACKAGES = { "1.0.0": "@ag-ui/client", "0.0.59": "ag-ui-client-059" };
 const PER_RUN = ["runId", "tools", "context", "forwardedProps", "resume"];
@@ -40,6 +42,7 @@ function asMessage(message) {
 async function run(options) {
   const result = { runId: options.runId, terminal: null, error: null, result: undefined, newMessages: [], events: [] };
   output.results.push(result);
+  if (options.keep !== undefined) agent.setMessages(agent.messages.slice(0, options.keep));
   agent.addMessages((options.messages ?? []).map(asMessage));
   const subscriber = {
     onRunInitialized({ input }) {
@@ -76,13 +79,16 @@ for (const source of ["unhandledRejection", "uncaughtException"]) {
 }
 
 const input = JSON.parse(await text(process.stdin));
-const { clientVersion = "1.0.0", timeoutSeconds = 60, runs = [{}], url, headers, threadId, messages, state } = input;
+const { clientVersion = "1.0.0", timeoutSeconds = 60, runs = [{}], url, headers, threadId, messages, state, resumable, cut } = input;
 if (!(clientVersion in PACKAGES)) throw new Error(`clientVersion must be one of ${Object.keys(PACKAGES).join(", ")}`);
 
 setTimeout(() => {
   fail(new Error(`not finished after ${timeoutSeconds} s`), "timeout");
   finish();
 }, timeoutSeconds * 1000);
+
+// The stop button is pressed after the break has been noticed.
+const onCut = () => input.abortOn === "cut" && setImmediate(() => agent.abortRun());
 
 const { HttpAgent } = await import(PACKAGES[clientVersion]);
 agent = new HttpAgent({
@@ -91,6 +97,7 @@ agent = new HttpAgent({
   threadId,
   initialMessages: (messages ?? []).map(asMessage),
   initialState: state,
+  fetch: resumable && resumableFetch({ ...resumable, fetch: cut ? cuttingFetch([cut], { onCut }) : fetchByBytes }),
 });
 for (const [index, options] of runs.entries()) {
   const shared =
