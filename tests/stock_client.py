@@ -80,14 +80,14 @@ def start_agent(
     """Start HttpAgent on `url` and return at once.
 
     A message is an AG-UI message or the text of a user message. `runs` are successive runs of one agent object, each
-    with the keys `messages` (added before it), `runId`, `tools`, `context`, `forwardedProps`, `resume` and `abortOn`
-    (an event type at whose first sight the stop button is pressed) and `keep` (how many messages the user leaves of those
-    before). The same keys, and `state`, as keyword arguments belong to the first run. `timeout` is in seconds and covers
-    all runs.
+    with the keys `messages` (added before it), `runId`, `tools`, `context`, `forwardedProps`, `resume`, `abortOn` (an
+    event type at whose first sight the stop button is pressed) and `keep` (how many of the messages before it the user
+    leaves). The same keys, and `state`, as keyword arguments belong to the first run. `timeout` is in seconds and
+    covers all runs.
 
-    `resumable` holds options of resumable-fetch.js, through which the agent then fetches, byte by byte or, with `cut`,
-    from a connection that breaks at this place (`whole` frames, and with `inside` half of the next one). With `cut` the
-    first `abortOn` may be "cut" as well.
+    `resumable` holds options of resumable-fetch.js, through which the agent then fetches: byte by byte or, with `cut`,
+    from a connection that breaks at this place (`whole` frames, and with `inside` half of the next one). With `cut`,
+    `abortOn` may be "cut" as well.
     """
     install_clients()
     return RunningClient(
@@ -107,3 +107,14 @@ def start_agent(
 def run_agent(url: str, **options: Any) -> dict[str, Any]:
     """Run HttpAgent on `url` to its end, with the arguments of `start_agent` and the answer of `RunningClient`."""
     return start_agent(url, **options).result()
+
+
+def run_script(name: str, job: Mapping[str, Any]) -> Any:
+    """Have a script of node/ do a job; return its answer. The script documents both."""
+    install_clients()
+    done = subprocess.run(
+        ["node", name], cwd=NODE, input=json.dumps(job), capture_output=True, text=True, check=False, timeout=300
+    )
+    if done.returncode or not done.stdout:
+        raise AssertionError(f"{name} exited with {done.returncode}:\n{done.stderr}")
+    return json.loads(done.stdout)

@@ -1,9 +1,5 @@
 """Streams that are cut behind and inside each of their frames, and the stock client that comes back."""
 
-import json
-import subprocess
-from typing import Any
-
 import pytest
 
 from django_pydantic_agent.contrib.store.models import Run
@@ -11,13 +7,13 @@ from tests.live.gates import Gatekeeper
 from tests.live.scripts import call, fail, script, spell, think
 from tests.live.visitors import Visitor
 from tests.servers import Server
-from tests.stock_client import CLIENT_VERSIONS, NODE, install_clients
+from tests.stock_client import CLIENT_VERSIONS, run_script
 
 pytestmark = pytest.mark.node
 
 TALLY = call("tally", run="{run}")
 RECORDED = {
-    "text": ([TALLY], [spell("Größe\u2028")]),
+    "text": ([TALLY], [spell("ö\u2028!")]),
     "reasoning": ([think("Two words."), TALLY], [think("And now."), "Said."]),
     "parallel tools": (["Asking.", TALLY, call("quick", word="one"), call("quick", word="two")], ["Asked."]),
     "error": ([TALLY], ["Half a ", fail("no more")]),
@@ -25,28 +21,19 @@ RECORDED = {
 }
 
 
-def cut(server: Server, visitor: Visitor, **job: Any) -> dict[str, Any]:
-    """Do a job of node/cuts.mjs."""
-    install_clients()
-    job = {"url": f"{server.url}/talk/", "headers": visitor.headers, **job}
-    done = subprocess.run(["node", "cuts.mjs"], cwd=NODE, input=json.dumps(job), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
-
-
 @pytest.mark.parametrize("version", CLIENT_VERSIONS)
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_client_that_was_cut_at_any_frame_ends_with_what_an_uncut_one_has(
     uvicorn: Server, visitor: Visitor, gates: Gatekeeper, name: str, version: str
 ):
-    answer = cut(
-        uvicorn,
-        visitor,
-        clientVersion=version,
-        message=script(*RECORDED[name]),
-        cancelOn="TOOL_CALL_RESULT" if name == "cancel" else None,
-    )
+    job = {
+        "url": f"{uvicorn.url}/talk/",
+        "headers": visitor.headers,
+        "clientVersion": version,
+        "message": script(*RECORDED[name]),
+        "cancelOn": "TOOL_CALL_RESULT" if name == "cancel" else None,
+    }
+    answer = run_script("cuts.mjs", job)
     assert answer["differences"] == []
     runs = answer["runs"]
     assert len(runs) == 2 * (answer["frames"][0] + 1) > 20

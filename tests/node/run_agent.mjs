@@ -79,7 +79,18 @@ for (const source of ["unhandledRejection", "uncaughtException"]) {
 }
 
 const input = JSON.parse(await text(process.stdin));
-const { clientVersion = "1.0.0", timeoutSeconds = 60, runs = [{}], url, headers, threadId, messages, state, resumable, cut } = input;
+const {
+  clientVersion = "1.0.0",
+  timeoutSeconds = 60,
+  runs = [{}],
+  url,
+  headers,
+  threadId,
+  messages,
+  state,
+  resumable,
+  cut,
+} = input;
 if (!(clientVersion in PACKAGES)) throw new Error(`clientVersion must be one of ${Object.keys(PACKAGES).join(", ")}`);
 
 setTimeout(() => {
