@@ -85,9 +85,7 @@ def start_agent(
     leaves). The same keys, and `state`, as keyword arguments belong to the first run. `timeout` is in seconds and
     covers all runs.
 
-    `resumable` holds options of resumable-fetch.js, through which the agent then fetches: byte by byte or, with `cut`,
-    from a connection that breaks at this place (`whole` frames, and with `inside` half of the next one). With `cut`,
-    `abortOn` may be "cut" as well.
+    `resumable` holds options of resumable-fetch.js, through which the agent then fetches, byte by byte.
     """
     install_clients()
     return RunningClient(

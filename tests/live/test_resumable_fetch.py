@@ -11,12 +11,12 @@ from tests.live.proxy import CuttingProxy
 from tests.live.scripts import Step, call, gate, script, spell, think
 from tests.live.visitors import Visitor, eventually, fresh, run_input
 from tests.servers import Server
-from tests.stock_client import CLIENT_VERSIONS, run_agent, start_agent
+from tests.stock_client import CLIENT_VERSIONS, run_agent, run_script, start_agent
 
-pytestmark = [pytest.mark.node, pytest.mark.parametrize("version", CLIENT_VERSIONS)]
+pytestmark = pytest.mark.node
+with_each_client = pytest.mark.parametrize("version", CLIENT_VERSIONS)
 
 QUICKLY = {"tries": 3, "delay": 1}
-AN_HOUR = 3_600_000
 TEXT = "Größe 🙂\u2028" * 5
 
 
@@ -41,6 +41,7 @@ def said(answer: Any) -> Any:
     return answer["messages"][-1]["content"]
 
 
+@with_each_client
 def test_a_stream_that_is_cut_again_and_again_arrives_whole(
     proxy: CuttingProxy, visitor: Visitor, gates: Gatekeeper, version: str
 ):
@@ -54,6 +55,7 @@ def test_a_stream_that_is_cut_again_and_again_arrives_whole(
     assert gates.count(run) == 1
 
 
+@with_each_client
 def test_without_it_the_client_ends_with_less(proxy: CuttingProxy, visitor: Visitor, version: str):
     proxy.limit = 2500
     answer = run_agent(f"{proxy.url}/talk/", **options(visitor, version, [spell(TEXT)], resumable=None))
@@ -61,11 +63,13 @@ def test_without_it_the_client_ends_with_less(proxy: CuttingProxy, visitor: Visi
     assert said(answer) != TEXT
 
 
+@with_each_client
 def test_frames_that_arrive_byte_by_byte_are_whole_frames(uvicorn: Server, visitor: Visitor, version: str):
     answer = run_agent(f"{uvicorn.url}/talk/", **options(visitor, version, [spell(TEXT)]))
     assert (answer["ok"], answer["error"], said(answer)) == (True, None, TEXT)
 
 
+@with_each_client
 def test_a_viewer_that_is_sent_away_comes_back_until_the_run_ends(
     uvicorn: Server, visitor: Visitor, gates: Gatekeeper, version: str
 ):
@@ -78,17 +82,7 @@ def test_a_viewer_that_is_sent_away_comes_back_until_the_run_ends(
     assert (answer["ok"], answer["error"], said(answer)) == (True, None, "so far and on")
 
 
-def test_the_stop_button_ends_the_wait_for_the_next_try(
-    uvicorn: Server, visitor: Visitor, gates: Gatekeeper, version: str
-):
-    held = fresh("held")
-    patient = {"resumable": {"delay": AN_HOUR}, "cut": {"whole": 2}, "abortOn": "cut"}
-    answer = run_agent(f"{uvicorn.url}/talk/", **options(visitor, version, [think("Well."), gate(held)], **patient))
-    gates.open(held)
-    error = answer["error"]
-    assert error is None or error["source"] != "timeout"
-
-
+@with_each_client
 @pytest.mark.parametrize("cause", ["unreachable", "refused"])
 def test_it_gives_up_where_nothing_new_comes_or_will_come(
     proxy: CuttingProxy, visitor: Visitor, gates: Gatekeeper, version: str, cause: str
@@ -110,6 +104,7 @@ def test_it_gives_up_where_nothing_new_comes_or_will_come(
     assert (answer["error"]["source"], answer["error"]["message"]) == ("run", wanted)
 
 
+@with_each_client
 @pytest.mark.parametrize("is_shown", [True, False], ids=["shown the thread", "not shown it"])
 def test_what_a_client_leaves_out_is_meant_once_it_was_shown_the_thread(
     uvicorn: Server, visitor: Visitor, version: str, is_shown: bool
@@ -127,3 +122,15 @@ def test_what_a_client_leaves_out_is_meant_once_it_was_shown_the_thread(
     spoken = [message["content"] for message in thread["messages"] if message["role"] == "assistant"]
     assert spoken == (["zero", "edited"] if is_shown else ["one", "two", "three", "edited"])
     assert len(thread["superseded"]) == is_shown
+
+
+@pytest.mark.parametrize("way", ["signal", "reader"])
+def test_who_stops_reading_does_not_wait_for_the_next_try(
+    uvicorn: Server, visitor: Visitor, gates: Gatekeeper, way: str
+):
+    held = fresh("held")
+    body = run_input(fresh("run"), script([think("Well."), gate(held)]))
+    job = {"url": f"{uvicorn.url}/talk/", "headers": visitor.headers, "body": body, "way": way}
+    answer = run_script("stopped_fetch.mjs", job)
+    gates.open(held)
+    assert answer == {"ended": "AbortError" if way == "signal" else "done"}

@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { text } from "node:stream/consumers";
 import { resumableFetch } from "../../django_ag_ui/static/django_ag_ui/resumable-fetch.js";
-import { cuttingFetch, fetchByBytes } from "./cutting.mjs";
+import { fetchByBytes } from "./cutting.mjs";
 
 const PACKAGES = { "1.0.0": "@ag-ui/client", "0.0.59": "ag-ui-client-059" };
 const PER_RUN = ["runId", "tools", "context", "forwardedProps", "resume"];
@@ -89,7 +89,6 @@ const {
   messages,
   state,
   resumable,
-  cut,
 } = input;
 if (!(clientVersion in PACKAGES)) throw new Error(`clientVersion must be one of ${Object.keys(PACKAGES).join(", ")}`);
 
@@ -98,9 +97,6 @@ setTimeout(() => {
   finish();
 }, timeoutSeconds * 1000);
 
-// The stop button is pressed after the break has been noticed.
-const onCut = () => input.abortOn === "cut" && setImmediate(() => agent.abortRun());
-
 const { HttpAgent } = await import(PACKAGES[clientVersion]);
 agent = new HttpAgent({
   url,
@@ -108,7 +104,7 @@ agent = new HttpAgent({
   threadId,
   initialMessages: (messages ?? []).map(asMessage),
   initialState: state,
-  fetch: resumable && resumableFetch({ ...resumable, fetch: cut ? cuttingFetch([cut], { onCut }) : fetchByBytes }),
+  fetch: resumable && resumableFetch({ ...resumable, fetch: fetchByBytes }),
 });
 for (const [index, options] of runs.entries()) {
   const shared =
