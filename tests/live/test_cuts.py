@@ -9,7 +9,8 @@ from tests.live.visitors import Visitor
 from tests.servers import Server
 from tests.stock_client import CLIENT_VERSIONS, run_script
 
-pytestmark = pytest.mark.node
+# What a client makes of the wire is the same on every database.
+pytestmark = [pytest.mark.node, pytest.mark.sqlite]
 
 TALLY = call("tally", run="{run}")
 RECORDED = {

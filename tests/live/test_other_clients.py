@@ -12,7 +12,8 @@ from tests.live.visitors import Visitor, fresh
 from tests.servers import Server
 from tests.stock_client import run_script
 
-pytestmark = pytest.mark.node
+# What a client makes of the wire is the same on every database.
+pytestmark = [pytest.mark.node, pytest.mark.sqlite]
 
 Act = dict[str, Any]
 

@@ -13,7 +13,8 @@ from tests.live.visitors import Visitor, eventually, fresh, run_input
 from tests.servers import Server
 from tests.stock_client import CLIENT_VERSIONS, run_agent, run_script, start_agent
 
-pytestmark = pytest.mark.node
+# What a client makes of the wire is the same on every database.
+pytestmark = [pytest.mark.node, pytest.mark.sqlite]
 with_each_client = pytest.mark.parametrize("version", CLIENT_VERSIONS)
 
 QUICKLY = {"tries": 3, "delay": 1}
