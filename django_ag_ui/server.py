@@ -51,6 +51,7 @@ class AGUIServer:
         namespace: str = "ag_ui",
         step_store: Callable[[Any], Any] | None = None,
         conversation_store: ConversationStore | None = None,
+        refuse_unresolved: bool = False,
         on_concurrent_run: ConcurrentRun = "enqueue",
         on_stale_client: StaleClient = "merge",
         on_orphan: Orphaned = "fail",
@@ -87,7 +88,9 @@ class AGUIServer:
         _check_choice("on_orphan", on_orphan, Orphaned)
         _check_choice("client_history", client_history, ClientHistory)
         _check_choice("snapshot_save_mode", snapshot_save_mode, SnapshotSaveMode)
-        _check_flags(require_authenticated=require_authenticated, csrf_exempt=csrf_exempt)
+        _check_flags(
+            require_authenticated=require_authenticated, csrf_exempt=csrf_exempt, refuse_unresolved=refuse_unresolved
+        )
         if not isinstance(namespace, str) or not namespace or ":" in namespace:
             raise ValueError(f"namespace must be a non-empty string without ':', not {namespace!r}")
         if not isinstance(executor, str):
@@ -105,6 +108,7 @@ class AGUIServer:
             on_stale_client=on_stale_client, client_history=client_history, on_concurrent_run=on_concurrent_run
         )
         self.disconnect_policy = DisconnectPolicy(default=on_client_disconnect, choices=client_disconnect_choices)
+        self.refuse_unresolved = refuse_unresolved
         self.context_for_request = context_for_request
         self.require_authenticated = require_authenticated
         self.get_user = get_user
@@ -149,7 +153,7 @@ class AGUIServer:
 
     def get_urls(self) -> list[URLPattern]:
         """Return the routes of this mount; a subclass may put its own in front."""
-        from django_ag_ui.api import events, runs, starting, threads, tools, views
+        from django_ag_ui.api import effects, events, runs, starting, threads, tools, views
 
         def route(pattern: str, view: type[views.AGUIView], name: str) -> URLPattern:
             return path(pattern, views.non_atomic(view.as_view(server=self)), name=name)
@@ -166,6 +170,8 @@ class AGUIServer:
                 route("runs/", runs.RunsView, "runs"),
                 route("resume/<str:run>/", starting.ContinueView, "resume"),
                 route("fork/<str:run>/", starting.ContinueView, "fork"),
+                route("runs/<str:run>/effects/", effects.EffectsView, "run-effects"),
+                route("runs/<str:run>/effects/<str:call>/resolve/", effects.ResolveView, "run-effect-resolve"),
             ]
         if self.conversation_store is not None:
             patterns += [

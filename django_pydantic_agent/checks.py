@@ -17,6 +17,7 @@ _NONE_TOO = "a number above 0 or None"
 _NUMBERS = {
     "TOOL_THREADS": _ABOVE_ZERO,
     "MAX_RESULT_BYTES": _ABOVE_ZERO,
+    "EFFECT_PREVIEW_CHARACTERS": _ZERO_TOO,
     "PENDING_BYTES": _ABOVE_ZERO,
     "LIVE_TAIL_BYTES": _ABOVE_ZERO,
     "POLL_SECONDS": _ABOVE_ZERO,
@@ -51,6 +52,9 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
         for key in sorted(_NUMBERS.keys() & values.keys())
         if not _fits(values[key], _NUMBERS[key])
     ]
+    if not _are_names(names := values.get("REDACTED_KEYS", ())):
+        text = f"{SETTING}['REDACTED_KEYS'] must be a list of names, not {names!r}."
+        unusable.append(Error(text, id="django_pydantic_agent.E003"))
     return [*unknown, *unusable]
 
 
@@ -91,3 +95,7 @@ def _fits(value: Any, wanted: str) -> bool:
         return wanted is _NONE_TOO
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and (value > 0 or (value == 0 and wanted is _ZERO_TOO))
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(name, str) and name.strip("-_") for name in value)

@@ -27,6 +27,10 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "TOOL_THREADS": 32,
         # A tool result longer than this is shortened in the log and on the wire; the model gets the whole.
         "MAX_RESULT_BYTES": 2 * 1024 * 1024,
+        # How much the ledger shows of a tool call's arguments and of its result, 0 for nothing, and the names whose
+        # values it does not show; a key that holds one of them is such a name too.
+        "EFFECT_PREVIEW_CHARACTERS": 1_000,
+        "REDACTED_KEYS": ("password", "token", "secret", "authorization", "api_key", "cookie"),
         # Events that may wait for a commit, per run, before the run itself waits.
         "PENDING_BYTES": 8 * 1024 * 1024,
         # Committed frames kept in memory for local viewers, per run.

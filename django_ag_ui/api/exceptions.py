@@ -118,6 +118,37 @@ class ThreadBusy(exceptions.APIException):
     default_code = "thread_busy"
 
 
+class UnknownEffect(exceptions.NotFound):
+    default_detail = "the run has made no such call"
+
+
+class EffectRefusal(exceptions.APIException):
+    """A verdict that an effect does not take; `effect` is what is known of it."""
+
+    status_code = status.HTTP_409_CONFLICT
+
+    def __init__(self, code: str, message: str, effect: dict[str, Any]) -> None:
+        super().__init__(message, code=code)
+        self.more = {"effect": effect}
+
+
+class VerdictsUnavailable(exceptions.APIException):
+    status_code = status.HTTP_409_CONFLICT
+    default_detail = "the step store of this server keeps no verdicts"
+    default_code = "verdicts_unavailable"
+
+
+class UnresolvedEffects(exceptions.APIException):
+    """A run is not continued before it is known what it has done; `effects` are the calls of unknown outcome."""
+
+    status_code = status.HTTP_409_CONFLICT
+    default_code = "unresolved_effects"
+
+    def __init__(self, effects: Sequence[dict[str, Any]]) -> None:
+        super().__init__("nobody knows yet whether tools of that run have acted")
+        self.more = {"effects": list(effects)}
+
+
 class OtherRevision(exceptions.APIException):
     status_code = status.HTTP_412_PRECONDITION_FAILED
     default_detail = "the thread is not at the revision that If-Match names"

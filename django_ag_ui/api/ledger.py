@@ -8,6 +8,7 @@ from asgiref.sync import async_to_sync
 
 from django_pydantic_agent.stores.attempts import latest_snapshot
 from django_pydantic_agent.stores.base import StoredRun
+from django_pydantic_agent.stores.effects import StoredEffect
 
 
 def with_ledger(step_store: Any, runs: Sequence[StoredRun]) -> list[StoredRun]:
@@ -23,6 +24,27 @@ def with_ledger(step_store: Any, runs: Sequence[StoredRun]) -> list[StoredRun]:
     return [
         replace(run, continuable=snapshot is not None, preview=snapshot and history_preview(snapshot.messages))
         for run, snapshot in zip(runs, snapshots, strict=True)
+    ]
+
+
+def effects_of(step_store: Any, run: StoredRun) -> list[StoredEffect]:
+    """Return what the step store knows of a run's tool calls; of those that have ended only our own tells."""
+    if hasattr(step_store, "list_tool_effects"):
+        effects: list[StoredEffect] = async_to_sync(step_store.list_tool_effects)(run_id=run.run_id)
+        return effects
+    return [
+        StoredEffect(
+            key=0,
+            run_id=run.run_id,
+            tool_call_id=effect.tool_call_id,
+            tool_name=effect.tool_name,
+            status=effect.status,
+            started_at=effect.started_at,
+            ended_at=effect.ended_at,
+            effect_summary=effect.effect_summary,
+        )
+        for ledger_id in reversed(run.ledger_ids)
+        for effect in async_to_sync(step_store.list_unresolved_tool_effects)(run_id=ledger_id)
     ]
 
 

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from django_ag_ui.api.exceptions import Unprocessable
 from django_ag_ui.api.paths import encode_id
 from django_pydantic_agent.conf import suggestion
 from django_pydantic_agent.exceptions import InvalidInput
 from django_pydantic_agent.stores.base import StoredRun
 from django_pydantic_agent.stores.conversations import StoredThread, ThreadRow
+from django_pydantic_agent.stores.effects import MAX_NOTE_CHARACTERS, StoredEffect, Verdict
 
 
 def run_row(run: StoredRun, *, mount: str, with_steps: bool, title: str | None) -> dict[str, Any]:
@@ -20,6 +22,8 @@ def run_row(run: StoredRun, *, mount: str, with_steps: bool, title: str | None) 
     segment = encode_id(run.run_id)
     url = f"{mount}runs/{segment}/"
     links = {"self": url, "events": f"{url}events/", "cancel": f"{url}cancel/"}
+    if with_steps and run.unresolved_effects:
+        links["effects"] = f"{url}effects/"
     if with_steps and run.continuable:
         links |= {"resume": f"{mount}resume/{segment}/", "fork": f"{mount}fork/{segment}/"}
     return {
@@ -34,6 +38,7 @@ def run_row(run: StoredRun, *, mount: str, with_steps: bool, title: str | None) 
         "title": title or None,
         "last_seq": run.last_seq,
         "unresolved_effects": run.unresolved_effects,
+        "parent_unresolved_effects": run.parent_unresolved_effects,
         "pending_interrupts": run.pending_interrupts,
         "links": links,
     }
@@ -93,17 +98,49 @@ class ThreadChanges:
     archived: bool | None = None
 
 
+def effect_row(effect: StoredEffect) -> dict[str, Any]:
+    """Return a tool call of the ledger. Who gave a verdict is not told, nor the text of an exception."""
+    return {
+        "tool_call_id": effect.tool_call_id,
+        "tool_name": effect.tool_name,
+        "run_id": effect.run_id,
+        "status": effect.status,
+        "reason": effect.reason or None,
+        "unresolved": effect.is_unresolved,
+        "started_at": timestamp(effect.started_at),
+        "ended_at": timestamp(effect.ended_at),
+        "summary": None if effect.status == "failed" else effect.effect_summary,
+        "arguments": effect.arguments or None,
+        "result": effect.result or None,
+        "verdict": effect.verdict or None,
+        "verdict_at": timestamp(effect.verdict_at),
+        "note": effect.verdict_note or None,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class PostedVerdict:
+    verdict: Verdict
+    note: str
+
+
+def posted_verdict(body: bytes) -> PostedVerdict:
+    """Return the verdict in a body. Raises `InvalidInput`, and `Unprocessable` where it is none that can be given."""
+    data = _json_object(body)
+    verdict, note = data.get("verdict"), data.get("note", "")
+    if verdict not in Verdict.values:
+        raise Unprocessable(f"verdict must be one of {', '.join(Verdict.values)}", code="invalid_verdict")
+    if not isinstance(note, str) or len(note) > MAX_NOTE_CHARACTERS:
+        raise Unprocessable(f"note must be a text of at most {MAX_NOTE_CHARACTERS} characters", code="invalid_note")
+    return PostedVerdict(Verdict(verdict), note)
+
+
 _CHANGEABLE = {"title": str, "archived": bool}
 
 
 def thread_changes(body: bytes) -> ThreadChanges:
     """Return the changes that a JSON merge patch asks for. Raises `InvalidInput`."""
-    try:
-        changes = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput("the body is not valid JSON") from error
-    if not isinstance(changes, dict):
-        raise InvalidInput("the body must be a JSON object")
+    changes = _json_object(body)
     for key, value in changes.items():
         if key not in _CHANGEABLE:
             raise InvalidInput(f"a thread has no {key[:100]!r} that can be changed{suggestion(key[:100], _CHANGEABLE)}")
@@ -112,6 +149,16 @@ def thread_changes(body: bytes) -> ThreadChanges:
     if "title" in changes and not changes["title"].strip():
         raise InvalidInput("title must not be empty")
     return ThreadChanges(**changes)
+
+
+def _json_object(body: bytes) -> dict[str, Any]:
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput("the body is not valid JSON") from error
+    if not isinstance(data, dict):
+        raise InvalidInput("the body must be a JSON object")
+    return data
 
 
 def timestamp(moment: datetime | None) -> str | None:

@@ -13,6 +13,7 @@ from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 
 from django_ag_ui.api.authentication import ask, loaded
+from django_ag_ui.api.effects import refuse_unresolved
 from django_ag_ui.api.exceptions import (
     ApprovalsUnavailable,
     IdempotencyKeyReused,
@@ -235,6 +236,8 @@ class ContinueView(StartView):
         source = self._source(run)
         self.refuse_resume_entries()
         try:
+            if self.server.refuse_unresolved and self.find_earlier() is None:
+                refuse_unresolved(self, source)
             return self._continue(source)
         except RunIdTaken:
             return respond(request._request, FixedStream(self._refusal()))

@@ -3,8 +3,10 @@
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
@@ -19,6 +21,31 @@ from django_pydantic_agent.connections import release_connections
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class ThreadUse:
+    """The newest call that a piece of code has made on the threads of tools, but for those made inside that call."""
+
+    future: "Future[Any] | None" = None
+
+    def note(self, future: "Future[Any]") -> None:
+        if self.future is None or self.future.done():
+            self.future = future
+
+
+_use: ContextVar[ThreadUse | None] = ContextVar("thread_use", default=None)
+
+
+@contextmanager
+def watch_threads() -> Iterator[ThreadUse]:
+    """Note the calls on the threads of tools that are made inside the block, which may go on after it."""
+    use = ThreadUse()
+    reset = _use.set(use)
+    try:
+        yield use
+    finally:
+        _use.reset(reset)
 
 
 class ToolThreads(Executor):
@@ -43,6 +70,8 @@ class ToolThreads(Executor):
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
         future: Future[T] = Future()
+        if (use := _use.get()) is not None:
+            use.note(future)
         with self._changed:
             if self._closed:
                 raise RuntimeError("no tool can start after shutdown")
@@ -145,7 +174,7 @@ class ToolConnections(AbstractCapability[Any]):
     ) -> Any:
         self._running += 1
         try:
-            return await handler(args)
+            return await super().wrap_tool_execute(ctx, call=call, tool_def=tool_def, args=args, handler=handler)
         finally:
             self._running -= 1
             if self.thread is not None and not self._running:

@@ -247,7 +247,13 @@ class Execution:
         if refusal is None:
             return False
         outcome = failed(refusal)
-        ending = Ending(status=outcome.status, frame=outcome.frame, error=outcome.error, timing=self._timing())
+        ending = Ending(
+            status=outcome.status,
+            frame=outcome.frame,
+            error=outcome.error,
+            timing=self._timing(),
+            unresolved=outcome.unresolved,
+        )
         return await self._journal.end(ending)
 
     def _rest(self) -> None:

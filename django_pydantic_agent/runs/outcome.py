@@ -14,10 +14,9 @@ from django_pydantic_agent.log.adapter import RunEventStream, ToolCallIds
 from django_pydantic_agent.log.frames import encode
 from django_pydantic_agent.policy.failure import SHUTDOWN, TIMEOUT, Failure, describe
 from django_pydantic_agent.runs.opening import revision_metadata
-from django_pydantic_agent.runs.states import RunStatus
+from django_pydantic_agent.runs.states import CUT, RunStatus
 from django_pydantic_agent.stores.base import StoredRun
-
-CRASH = "crash"
+from django_pydantic_agent.stores.effects import CANCELLED, CRASHED, TIMED_OUT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +39,12 @@ class Outcome:
 
     @property
     def unresolved(self) -> str:
-        """The reason why tool effects may be left without an outcome."""
-        if self.status is RunStatus.CANCELLED:
-            return "cancel"
+        """The reason why tool effects may be left without an outcome: the end of a cut run cancels its calls."""
+        if self.status not in CUT:
+            return ""
         if self.status is RunStatus.ORPHANED:
-            return CRASH
-        return "timeout" if self.error is not None and self.error["code"] == TIMEOUT.code else ""
+            return CRASHED
+        return TIMED_OUT if self.error is not None and self.error["code"] == TIMEOUT.code else CANCELLED
 
     def frame(self, revision: int | None) -> bytes:
         """Return the terminal frame, which shows the revision that the thread has got."""

@@ -4,15 +4,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai_harness.step_persistence import StepPersistence
 
+from django_pydantic_agent.runs.effects import SettledStepPersistence
 from django_pydantic_agent.runs.hooks import RunHooks
 from django_pydantic_agent.stores.base import RunHistory, StoredRun
 from django_pydantic_agent.stores.steps import UncopiedStepPersistence
 
 
 @dataclass
-class RecordedRunHooks(RunHooks, UncopiedStepPersistence):
+class RecordedRunHooks(RunHooks, SettledStepPersistence, UncopiedStepPersistence):
     """The hooks of the engine and those that record steps, in one capability."""
 
     id: str | None = field(default="step_persistence", kw_only=True)
@@ -41,6 +41,6 @@ def with_steps(
     if not hasattr(store, "recording"):
         if run.attempt > 1:
             about["parent_run_id"] = run.run_id
-        return store, [hooks, StepPersistence(store=store, **about)]
+        return store, [hooks, SettledStepPersistence(store=store, **about)]
     store = store.recording(journal, history)
     return store, [RecordedRunHooks(store=store, thread=hooks.thread, reached=hooks.reached, **about)]

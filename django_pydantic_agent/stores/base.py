@@ -94,6 +94,7 @@ class StoredRun:
     preview: str | None = None
     continuable: bool = False
     unresolved_effects: int = 0
+    parent_unresolved_effects: int = 0
     pending_interrupts: int = 0
     cancel_after: float | None = None
 

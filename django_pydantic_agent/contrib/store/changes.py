@@ -14,8 +14,10 @@ from django_pydantic_agent.contrib.store import history
 from django_pydantic_agent.contrib.store.models import HistoryMessage, Run, Snapshot, StepEvent, ToolEffect
 from django_pydantic_agent.contrib.store.models.ledger import (
     EFFECT_FIELDS,
+    EFFECT_TEXTS,
     EVENT_FIELDS,
     SNAPSHOT_FIELDS,
+    VERDICT,
     SnapshotState,
 )
 from django_pydantic_agent.contrib.store.rows import Row, insert
@@ -23,9 +25,9 @@ from django_pydantic_agent.contrib.store.rows import Row, insert
 EVENT_COLUMNS = ("run_id", *EVENT_FIELDS, "key_digest")
 HISTORY_COLUMNS = ("history_writer", "history_number", "history_size")
 SNAPSHOT_COLUMNS = ("run_id", *SNAPSHOT_FIELDS, *HISTORY_COLUMNS, "message_count", "key_digest", "is_pruned")
-EFFECT_COLUMNS = ("run_id", *EFFECT_FIELDS, "call_digest", "reason")
+EFFECT_COLUMNS = ("run_id", *EFFECT_FIELDS, "call_digest", *EFFECT_TEXTS, *VERDICT)
 EFFECT_KEY = ("run_id", "call_digest")
-EFFECT_RECORD = tuple(name for name in EFFECT_FIELDS if name != "tool_call_id")
+EFFECT_RECORD = (*(name for name in EFFECT_FIELDS if name != "tool_call_id"), *EFFECT_TEXTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

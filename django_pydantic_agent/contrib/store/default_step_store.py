@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from django_pydantic_agent.contrib.store.messages import Recording
     from django_pydantic_agent.contrib.store.recording import Journal
     from django_pydantic_agent.contrib.store.run_history import DatabaseRunHistory
+    from django_pydantic_agent.stores.effects import StoredEffect, Verdict
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -123,6 +124,22 @@ class DefaultStepStore:
         if self.owner is None:
             return []
         return await self._in_thread(self._ledger.list_unresolved_tool_effects, run_id)
+
+    async def list_tool_effects(self, *, run_id: str) -> "list[StoredEffect]":
+        """Return all that is known of the tool calls of a run and of its delegates, the first one first."""
+        return [] if self.owner is None else await self._in_thread(self._ledger.list_tool_effects, run_id)
+
+    async def settle_tool_effect(
+        self, *, run_id: str, tool_call_id: str, verdict: "Verdict", by: str, note: str = ""
+    ) -> "tuple[StoredEffect, bool] | None":
+        """Give a verdict on a call whose outcome nobody knows; `by` says who gives it.
+
+        Returns the effect as it is now and whether this verdict counts, None where there is no such call. It does not
+        count where the call has ended or has a verdict, or may still be going on in a live run.
+        """
+        if self.owner is None:
+            return None
+        return await self._in_thread(self._ledger.settle_tool_effect, run_id, tool_call_id, verdict, by, note)
 
     @property
     def _ledger(self) -> "Ledger":

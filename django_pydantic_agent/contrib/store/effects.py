@@ -1,13 +1,17 @@
-"""Tool effects that have no outcome, of a run and of the delegates that ran inside it."""
+"""Tool effects of a run and of the delegates that ran inside it, and the settling of those without an outcome."""
 
-from django.db.models import QuerySet
+from datetime import UTC, datetime
+
+from django.db import router
 
 from django_pydantic_agent.contrib.store.models import Run, ToolEffect
-from django_pydantic_agent.contrib.store.models.ledger import EffectStatus
+from django_pydantic_agent.contrib.store.querysets import ToolEffectQuerySet
+from django_pydantic_agent.log.frames import storable
+from django_pydantic_agent.stores.effects import Verdict
 
 
-def unresolved_effects(run: int, *, using: str) -> "QuerySet[ToolEffect]":
-    """Return the effects without an outcome, in the order in which the calls began."""
+def effects_of(run: int, *, using: str) -> "ToolEffectQuerySet[ToolEffect]":
+    """Return the effects of a run and of its delegates, in the order in which the calls began."""
     runs = Run.objects.using(using)
     keys, parents = {run}, set(runs.filter(pk=run).values_list("run_digest", flat=True))
     while parents:
@@ -15,10 +19,24 @@ def unresolved_effects(run: int, *, using: str) -> "QuerySet[ToolEffect]":
         found = dict(delegates.values_list("pk", "run_digest"))
         keys.update(found)
         parents = set(found.values())
-    effects: QuerySet[ToolEffect] = ToolEffect.objects.using(using).filter(run__in=keys, status=EffectStatus.STARTED)
-    return effects.order_by("pk")
+    return ToolEffect.objects.using(using).filter(run__in=keys).order_by("pk")
 
 
 def note_reason(run: int, reason: str, *, using: str) -> None:
     """Note why the effects of a run stay without an outcome."""
-    unresolved_effects(run, using=using).filter(reason="").update(reason=reason)
+    effects_of(run, using=using).unresolved().filter(reason="").update(reason=reason)
+
+
+def settle(effect: int, verdict: Verdict, *, by: str, note: str = "") -> bool:
+    """Give a verdict on an effect whose outcome nobody knows; `by` says who gives it.
+
+    Returns False, and changes nothing, where the effect has an outcome or a verdict, or where its call may still be
+    going on in a live run.
+    """
+    effects = ToolEffect.objects.using(router.db_for_write(ToolEffect))
+    settled = effects.filter(pk=effect).of_unknown_outcome()
+    return bool(
+        settled.update(
+            verdict=verdict, verdict_by=storable(by), verdict_at=datetime.now(UTC), verdict_note=storable(note)
+        )
+    )

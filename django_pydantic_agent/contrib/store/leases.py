@@ -9,7 +9,7 @@ from django.db.models import F, Q
 
 from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.contrib.store.default_conversation_store import DefaultConversationStore
-from django_pydantic_agent.contrib.store.effects import unresolved_effects
+from django_pydantic_agent.contrib.store.effects import effects_of
 from django_pydantic_agent.contrib.store.models import Run
 from django_pydantic_agent.contrib.store.querysets import RunQuerySet
 from django_pydantic_agent.ownership import Owner
@@ -103,7 +103,7 @@ class DatabaseRunLeases:
         if row["in_thread"] is not None:
             conversation = DefaultConversationStore(allow_anonymous=True)
             conversation.scope = row["scope"]
-        tools = unresolved_effects(key, using=self._alias).values_list("tool_name", flat=True)
+        tools = effects_of(key, using=self._alias).unresolved().values_list("tool_name", flat=True)
         return Orphan(
             run=run,
             parent=row["parent_id"],

@@ -21,23 +21,27 @@ from django_pydantic_agent.contrib.store.changes import (
     run_columns,
     update_runs,
 )
+from django_pydantic_agent.contrib.store.effects import effects_of, settle
 from django_pydantic_agent.contrib.store.history import Chain, HistoryReader
 from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.contrib.store.messages import Recording, common_prefix, dump, load
 from django_pydantic_agent.contrib.store.models.ledger import (
     EFFECT_FIELDS,
+    EFFECT_TEXTS,
     EVENT_FIELDS,
     SNAPSHOT_FIELDS,
-    EffectStatus,
+    VERDICT,
     SnapshotState,
 )
 from django_pydantic_agent.contrib.store.outages import patiently
 from django_pydantic_agent.contrib.store.packets import within_packets
 from django_pydantic_agent.contrib.store.querysets import RunQuerySet
 from django_pydantic_agent.contrib.store.run_store import new_row
+from django_pydantic_agent.log.frames import storable
 from django_pydantic_agent.log.preview import history_preview
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.stores.attempts import split_attempt
+from django_pydantic_agent.stores.effects import StoredEffect, Verdict
 
 logger = logging.getLogger(__name__)
 
@@ -136,9 +140,12 @@ class Ledger:
         return [records.to_snapshot(run_id, row, load(reader.read(*_reference(row))[0])) for row in rows]
 
     def record_tool_effect(self, record: ToolEffectRecord) -> None:
+        call = digest(record.tool_call_id)
+
         def write(connection: BaseDatabaseWrapper, run: int) -> None:
-            row = records.effect_row(run, record)
-            apply(connection, [EffectRecorded(run=run, call=digest(record.tool_call_id), row=row)])
+            kept = models.ToolEffect.objects.using(connection.alias).filter(run=run, call_digest=call)
+            row = records.effect_row(run, record, kept.values(*EFFECT_TEXTS).first() or {})
+            apply(connection, [EffectRecorded(run=run, call=call, row=row)])
 
         self._write(record.run_id, write)
 
@@ -148,8 +155,36 @@ class Ledger:
         return None if row is None else records.to_effect(run_id, {**row, "tool_call_id": tool_call_id})
 
     def list_unresolved_tool_effects(self, run_id: str) -> list[ToolEffectRecord]:
-        effects = self._of_run(models.ToolEffect, run_id).filter(status=EffectStatus.STARTED).order_by("pk")
+        effects = (
+            models.ToolEffect.objects.using(self._alias).filter(run__in=self._run(run_id)).unresolved().order_by("pk")
+        )
         return [records.to_effect(run_id, row) for row in effects.values(*EFFECT_FIELDS)]
+
+    def list_tool_effects(self, run_id: str) -> list[StoredEffect]:
+        """Return the effects of a run and of its delegates, in the order in which the calls began."""
+        run = self._run(run_id).values_list("pk", flat=True).first()
+        if run is None:
+            return []
+        rows = effects_of(run, using=self._alias).values("pk", "run__run_id", *EFFECT_FIELDS, *EFFECT_TEXTS, *VERDICT)
+        return [StoredEffect(key=row.pop("pk"), run_id=row.pop("run__run_id"), **row) for row in rows]
+
+    def settle_tool_effect(
+        self, run_id: str, tool_call_id: str, verdict: Verdict, by: str, note: str
+    ) -> tuple[StoredEffect, bool] | None:
+        """Give a verdict on the call of a run or of its delegates, of several of this id on the unresolved one.
+
+        Returns the effect as it is now and whether this verdict counts, None where the run has no such call.
+        """
+        call = self._call(run_id, tool_call_id)
+        if call is None:
+            return None
+        won = settle(call.key, verdict, by=by, note=note)
+        [now] = [effect for effect in self.list_tool_effects(run_id) if effect.key == call.key]
+        return now, won
+
+    def _call(self, run_id: str, tool_call_id: str) -> StoredEffect | None:
+        calls = [effect for effect in self.list_tool_effects(run_id) if effect.tool_call_id == storable(tool_call_id)]
+        return min(calls, key=lambda effect: not effect.is_unresolved, default=None)
 
     @property
     def _alias(self) -> str:

@@ -97,15 +97,36 @@ class RunQuerySet(OwnedQuerySet["Run"]):
         )
 
     def with_unresolved_effects(self) -> Self:
-        """Add `unresolved_effects`, the number of tool effects without an outcome."""
-        from django_pydantic_agent.contrib.store.models import ToolEffect
+        """Add `unresolved_effects` and `parent_unresolved_effects`, the numbers of the run's and its parent's."""
+        return self.annotate(
+            unresolved_effects=_number_unresolved("pk"), parent_unresolved_effects=_number_unresolved("parent")
+        )
+
+
+class ToolEffectQuerySet(models.QuerySet[_M]):
+    def unresolved(self) -> Self:
+        """Keep the effects that have no outcome and no verdict."""
         from django_pydantic_agent.contrib.store.models.ledger import EffectStatus
 
-        effects: Any = (
-            ToolEffect.objects.filter(run=models.OuterRef("pk"), status=EffectStatus.STARTED)
-            .order_by()
-            .values("run")
-            .annotate(number=models.Count("*"))
-            .values("number")
-        )
-        return self.annotate(unresolved_effects=Coalesce(models.Subquery(effects), 0))
+        return self.filter(status=EffectStatus.STARTED, verdict="")
+
+    def of_unknown_outcome(self) -> Self:
+        """Keep the unresolved effects that are not those of calls that a live run still makes."""
+        from django_pydantic_agent.contrib.store.models import Run
+
+        return self.unresolved().exclude(reason="", run__in=Run.objects.filter(status__in=LIVE))
+
+
+def _number_unresolved(run: str) -> Any:
+    """Return the expression for how many effects of the run that a column names are unresolved."""
+    from django_pydantic_agent.contrib.store.models import ToolEffect
+
+    effects: Any = (
+        ToolEffect.objects.unresolved()
+        .filter(run=models.OuterRef(run))
+        .order_by()
+        .values("run")
+        .annotate(number=models.Count("*"))
+        .values("number")
+    )
+    return Coalesce(models.Subquery(effects), 0)

@@ -1,8 +1,11 @@
 """The step store of a live run: it writes through the run's journal and reads what it wrote from memory."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Protocol
 
+from pydantic_ai.messages import ModelMessage, ToolReturnPart
 from pydantic_ai_harness.step_persistence import ContinuableSnapshot, RunRecord, StepEvent, ToolEffectRecord
 
 from django_pydantic_agent.contrib.store import records
@@ -20,6 +23,12 @@ from django_pydantic_agent.contrib.store.rows import ROW_BYTES, row_size
 from django_pydantic_agent.contrib.store.run_history import DatabaseRunHistory
 from django_pydantic_agent.log.preview import history_preview
 from django_pydantic_agent.stores.attempts import split_attempt
+from django_pydantic_agent.stores.effects import TIMED_OUT
+
+# What a run does only when all tools that it has called are through.
+_BEHIND_TOOLS = frozenset({"model_request_started", "run_completed"})
+# What pydantic-ai tells the model of a call that ran out of its time.
+_TIMED_OUT = "Timed out after "
 
 
 class Journal(Protocol):
@@ -44,11 +53,18 @@ class _LiveRun:
     event_keys: set[str] = field(default_factory=set)
     snapshot_keys: set[str] = field(default_factory=set)
     effects: dict[str, ToolEffectRecord] = field(default_factory=dict)
+    texts: dict[str, dict[str, str]] = field(default_factory=dict)
     preview: str | None = None
 
     @property
     def key(self) -> int:
         return self.history.key
+
+    @property
+    def open_calls(self) -> list[ToolEffectRecord]:
+        """The calls that have started, and of which nobody said that they were cut."""
+        started = [effect for effect in self.effects.values() if effect.status == "started"]
+        return [effect for effect in started if not self.texts.get(effect.tool_call_id, {}).get("reason")]
 
 
 class RecordingStepStore(DefaultStepStore):
@@ -102,6 +118,8 @@ class RecordingStepStore(DefaultStepStore):
         if live is None:
             await super().append_event(event)
         elif _is_new(event.idempotency_key, live.event_keys):
+            if event.kind in _BEHIND_TOOLS:
+                await self._fail_open_calls(live)
             row = records.event_row(live.key, event)
             self._journal.write(EventAppended(number=next(self._numbers), size=row_size(row), run=live.key, row=row))
 
@@ -121,6 +139,7 @@ class RecordingStepStore(DefaultStepStore):
                 return
             _is_new(snapshot.idempotency_key, live.snapshot_keys)
             self._journal.write(change)
+            await self._note_timeouts(live, snapshot.messages[-1:])
 
     async def latest_snapshot(self, *, run_id: str, include_interrupted: bool = False) -> ContinuableSnapshot | None:
         await self._journal.settled()
@@ -136,13 +155,21 @@ class RecordingStepStore(DefaultStepStore):
             await super().record_tool_effect(record)
             return
         live.effects[record.tool_call_id] = replace(record)
-        row = records.effect_row(live.key, record)
+        texts = live.texts.get(record.tool_call_id, {})
+        row = records.effect_row(live.key, record, texts)
         call = digest(record.tool_call_id)
         self._journal.write(
             EffectRecorded(number=next(self._numbers), size=row_size(row), run=live.key, call=call, row=row)
         )
         if record.status == "started":
             await self._journal.settled()
+        else:
+            live.texts.pop(record.tool_call_id, None)
+
+    def describe(self, run_id: str, tool_call_id: str, **texts: str) -> None:
+        """Have the records of a call carry `EFFECT_TEXTS`, until one says that it has ended."""
+        if (live := self._live.get(run_id)) is not None:
+            live.texts.setdefault(tool_call_id, {}).update(texts)
 
     async def get_tool_effect(self, *, run_id: str, tool_call_id: str) -> ToolEffectRecord | None:
         live = self._live.get(run_id)
@@ -155,6 +182,21 @@ class RecordingStepStore(DefaultStepStore):
         if live is None:
             return await super().list_unresolved_tool_effects(run_id=run_id)
         return [effect for effect in live.effects.values() if effect.status == "started"]
+
+    async def _note_timeouts(self, live: _LiveRun, answers: Sequence[ModelMessage]) -> None:
+        """Note which open calls the model is told of as timed out; the harness's own recording does not say so."""
+        parts = [part for message in answers for part in message.parts if isinstance(part, ToolReturnPart)]
+        texts = [(part.tool_call_id, part.content) for part in parts if isinstance(part.content, str)]
+        timed_out = {call for call, text in texts if text.startswith(_TIMED_OUT)}
+        for effect in live.open_calls if timed_out else ():
+            if effect.tool_call_id in timed_out:
+                self.describe(effect.run_id, effect.tool_call_id, reason=TIMED_OUT)
+                await self.record_tool_effect(effect)
+
+    async def _fail_open_calls(self, live: _LiveRun) -> None:
+        """Record the end of calls that have put off or refused what they should do, which the harness leaves open."""
+        for effect in live.open_calls:
+            await self.record_tool_effect(replace(effect, status="failed", ended_at=datetime.now(UTC)))
 
     def _snapshot_saved(self, live: _LiveRun, snapshot: ContinuableSnapshot) -> SnapshotSaved:
         """Return the change that saves a snapshot; the history moves on only if there is one."""

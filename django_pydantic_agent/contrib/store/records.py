@@ -9,7 +9,12 @@ from pydantic_ai_harness.step_persistence import ContinuableSnapshot, RunRecord,
 
 from django_pydantic_agent.contrib.store.fields import to_microseconds
 from django_pydantic_agent.contrib.store.identity import digest
-from django_pydantic_agent.contrib.store.models.ledger import EFFECT_FIELDS, EVENT_FIELDS, SNAPSHOT_FIELDS
+from django_pydantic_agent.contrib.store.models.ledger import (
+    EFFECT_FIELDS,
+    EFFECT_TEXTS,
+    EVENT_FIELDS,
+    SNAPSHOT_FIELDS,
+)
 from django_pydantic_agent.contrib.store.querysets import digests
 from django_pydantic_agent.contrib.store.rows import Row, as_json
 from django_pydantic_agent.log.frames import storable, storable_value
@@ -25,6 +30,10 @@ RUN_FIELDS = (
     "registered_at",
     "registration_id",
 )
+
+
+# The values of `VERDICT`, which people give.
+_NO_VERDICT = ("", "", None, "")
 
 
 def run_columns(record: RunRecord, owner: Owner, scope: str) -> dict[str, Any]:
@@ -55,9 +64,10 @@ def snapshot_row(run: int, snapshot: ContinuableSnapshot, history: tuple[int, in
     return (run, *_values(snapshot, SNAPSHOT_FIELDS), *history, *about)
 
 
-def effect_row(run: int, record: ToolEffectRecord) -> Row:
-    """Return the values of `EFFECT_COLUMNS`."""
-    return (run, *_values(record, EFFECT_FIELDS), digest(record.tool_call_id), "")
+def effect_row(run: int, record: ToolEffectRecord, texts: Mapping[str, str]) -> Row:
+    """Return the values of `EFFECT_COLUMNS`; `texts` may hold each of `EFFECT_TEXTS`."""
+    more = (storable(texts.get(name, "")) for name in EFFECT_TEXTS)
+    return (run, *_values(record, EFFECT_FIELDS), digest(record.tool_call_id), *more, *_NO_VERDICT)
 
 
 def key_digest(run_id: str, key: str | None) -> str | None:

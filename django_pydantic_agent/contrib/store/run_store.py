@@ -58,6 +58,7 @@ _SUMMARY = (
     "preview",
     "is_continuable",
     "unresolved_effects",
+    "parent_unresolved_effects",
     "cancel_after",
 )
 

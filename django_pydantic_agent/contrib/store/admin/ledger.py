@@ -11,8 +11,10 @@ from django_pydantic_agent.contrib.store.admin.base import ReadOnlyAdmin
 from django_pydantic_agent.contrib.store.models import Snapshot, StepEvent, ToolEffect
 from django_pydantic_agent.contrib.store.models.ledger import (
     EFFECT_FIELDS,
+    EFFECT_TEXTS,
     EVENT_FIELDS,
     SNAPSHOT_FIELDS,
+    VERDICT,
     EffectStatus,
 )
 
@@ -26,9 +28,9 @@ class Unresolved(admin.SimpleListFilter):
 
     def queryset(self, request: HttpRequest, queryset: "QuerySet[Any]") -> "QuerySet[Any]":
         if self.value() == "1":
-            return queryset.filter(status=EffectStatus.STARTED)
+            return queryset.filter(status=EffectStatus.STARTED, verdict="")
         if self.value() == "0":
-            return queryset.exclude(status=EffectStatus.STARTED)
+            return queryset.exclude(status=EffectStatus.STARTED, verdict="")
         return queryset
 
 
@@ -65,7 +67,7 @@ class SnapshotAdmin(LedgerAdmin):
 
 @admin.register(ToolEffect)
 class ToolEffectAdmin(LedgerAdmin):
-    columns = ("run__run_id", *EFFECT_FIELDS, "reason")
+    columns = ("run__run_id", *EFFECT_FIELDS, *EFFECT_TEXTS, *VERDICT)
     list_display = ("pk", "run_id_text", "tool_name", "tool_call_id", "status", "reason", "started_at", "ended_at")
     list_filter = (Unresolved, "status")
     fields = ("run", *columns[1:])

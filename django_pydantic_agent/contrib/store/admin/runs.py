@@ -14,7 +14,6 @@ from django.utils.translation import gettext_lazy as _
 
 from django_pydantic_agent.contrib.store.admin.base import ReadOnlyAdmin
 from django_pydantic_agent.contrib.store.models import Run, Snapshot, StepEvent, ToolEffect
-from django_pydantic_agent.contrib.store.models.ledger import EffectStatus
 from django_pydantic_agent.runs.timing import readable
 
 
@@ -28,7 +27,7 @@ class HasUnresolvedEffects(admin.SimpleListFilter):
     def queryset(self, request: HttpRequest, queryset: "QuerySet[Any]") -> "QuerySet[Any]":
         if self.value() != "1":
             return queryset
-        return queryset.filter(Exists(ToolEffect.objects.filter(run=OuterRef("pk"), status=EffectStatus.STARTED)))
+        return queryset.filter(Exists(ToolEffect.objects.unresolved().filter(run=OuterRef("pk"))))
 
 
 @admin.register(Run)

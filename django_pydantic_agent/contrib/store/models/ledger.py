@@ -5,6 +5,8 @@ from django.utils.translation import gettext_lazy as _
 
 from django_pydantic_agent.contrib.store.fields import DigestField, InstantField, OptionalTextField
 from django_pydantic_agent.contrib.store.models.runs import Run
+from django_pydantic_agent.contrib.store.querysets import ToolEffectQuerySet
+from django_pydantic_agent.stores.effects import Verdict
 
 # The columns that are a field of the harness's record, by its name and in the order in which the admin shows them.
 EVENT_FIELDS = (
@@ -38,6 +40,9 @@ EFFECT_FIELDS = (
     "idempotency_key",
     "effect_summary",
 )
+# What the engine knows of an effect beside the harness's record.
+EFFECT_TEXTS = ("reason", "arguments", "result")
+VERDICT = ("verdict", "verdict_by", "verdict_at", "verdict_note")
 
 
 class SnapshotState(models.TextChoices):
@@ -115,7 +120,11 @@ class Snapshot(models.Model):
 
 
 class ToolEffect(models.Model):
-    """The state of one tool call's side effect. `reason` says why it is unresolved after the end of its run."""
+    """The state of one tool call's side effect. `reason` says why nobody knows whether a call has acted.
+
+    `arguments` and `result` are short texts without secrets. A verdict leaves `status` as it was, and what the ledger
+    learns later leaves the verdict.
+    """
 
     run = models.ForeignKey(
         Run, on_delete=models.CASCADE, db_index=False, related_name="tool_effects", verbose_name=_("run")
@@ -129,6 +138,14 @@ class ToolEffect(models.Model):
     idempotency_key = OptionalTextField(_("idempotency key"))
     effect_summary = OptionalTextField(_("summary"))
     reason = models.CharField(_("reason"), max_length=16, blank=True, default="")
+    arguments = models.TextField(_("arguments"), blank=True, default="")
+    result = models.TextField(_("result"), blank=True, default="")
+    verdict = models.CharField(_("verdict"), max_length=16, choices=Verdict.choices, blank=True, default="")
+    verdict_by = models.TextField(_("verdict by"), blank=True, default="")
+    verdict_at = InstantField(_("verdict at"), null=True)
+    verdict_note = models.TextField(_("note"), blank=True, default="")
+
+    objects = ToolEffectQuerySet.as_manager()
 
     class Meta:
         verbose_name = _("tool effect")

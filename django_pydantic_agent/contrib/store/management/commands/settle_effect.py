@@ -1,0 +1,53 @@
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import router
+
+from django_pydantic_agent.contrib.store.effects import settle
+from django_pydantic_agent.contrib.store.models import ToolEffect
+from django_pydantic_agent.stores.effects import MAX_NOTE_CHARACTERS, Verdict
+
+
+class Command(BaseCommand):
+    help = (
+        "Says whether a tool call has acted whose outcome nobody knows. "
+        "Without arguments it lists these calls, each with the number that it is settled by."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("effect", nargs="?", type=int, help="the number of the effect, as listed and in the admin")
+        parser.add_argument("verdict", nargs="?", choices=Verdict.values)
+        parser.add_argument("--note", default="", help=f"at most {MAX_NOTE_CHARACTERS} characters")
+        parser.add_argument("--by", default="command", metavar="WHO", help="who says so (command)")
+
+    def handle(self, *args: Any, effect: int | None, verdict: str | None, note: str, by: str, **options: Any) -> None:
+        if effect is None:
+            self._list()
+        elif verdict is None:
+            raise CommandError(f"Say what happened: {', '.join(Verdict.values)}.")
+        elif len(note) > MAX_NOTE_CHARACTERS:
+            raise CommandError(f"A note has at most {MAX_NOTE_CHARACTERS} characters.")
+        elif settle(effect, Verdict(verdict), by=by, note=note):
+            self.stdout.write(f"Effect {effect}: {verdict}.")
+        else:
+            raise CommandError(self._refusal(effect))
+
+    def _list(self) -> None:
+        for effect in _effects().of_unknown_outcome().select_related("run").order_by("pk").iterator():
+            known = f"{effect.tool_name} {effect.arguments} ({effect.reason or 'no reason known'})"
+            self.stdout.write(f"{effect.pk}: run {effect.run.run_id}, {effect.started_at:%Y-%m-%d %H:%M:%S}, {known}")
+
+    def _refusal(self, key: int) -> str:
+        effect = _effects().filter(pk=key).first()
+        if effect is None:
+            return f"There is no effect {key}."
+        if effect.verdict:
+            return f"Effect {key} has the verdict {effect.verdict} by {effect.verdict_by} already."
+        if effect.status == "started":
+            return f"The call of effect {key} may still be going on."
+        return f"Effect {key} is known to be {effect.status}."
+
+
+def _effects() -> Any:
+    return ToolEffect.objects.using(router.db_for_write(ToolEffect))
