@@ -12,7 +12,8 @@ from tests.api.agents import GATES
 from tests.api.posting import chunks, error, frames, post, run_links, user_message
 
 PUBLISHED = ["run_id", "thread_id", "parent_run_id", "started_at", "continuable", "preview"]
-ADDED = ["status", "finished_at", "title", "last_seq", "unresolved_effects", "pending_interrupts", "links"]
+ADDED = ["status", "finished_at", "title", "last_seq", "unresolved_effects", "parent_unresolved_effects"]
+ADDED += ["pending_interrupts", "links"]
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
 
 
@@ -38,6 +39,7 @@ def test_a_row_has_the_published_keys_and_the_added_ones(client: Client):
         "title": None,
         "last_seq": last.seq,
         "unresolved_effects": 0,
+        "parent_unresolved_effects": 0,
         "pending_interrupts": 0,
         "links": run_links("/agent/") | {"resume": "/agent/resume/r1/", "fork": "/agent/fork/r1/"},
     }

@@ -38,6 +38,17 @@ def test_the_setting_must_be_a_dictionary_of_usable_values():
     ]
 
 
+def test_redacted_keys_are_names_that_do_not_hide_everything():
+    assert messages(check_settings, {"REDACTED_KEYS": ["pin"]}) == []
+    for value in ("pin", ["pin", ""], ["_"], [1], None):
+        assert messages(check_settings, {"REDACTED_KEYS": value}) == [
+            (
+                "django_pydantic_agent.E003",
+                f"DJANGO_PYDANTIC_AGENT['REDACTED_KEYS'] must be a list of names, not {value!r}.",
+            )
+        ]
+
+
 def test_numbers_that_may_be_zero_or_none_are_checked_too():
     zero_or_none = {
         "SHUTDOWN_GRACE_SECONDS": 0,

@@ -110,19 +110,22 @@ class Processes:
         eventually(lambda: job.is_done or Run.objects.filter(run_id=body["runId"]).exists())
         return job
 
-    def post_here(self, body: Json, *, mount: str = "talk") -> list[Json]:
-        """Post in the process of the test; return the events."""
+    @property
+    def client(self) -> Client:
+        """A browser of the user."""
         client = Client()
         client.force_login(self.user)
-        response = client.post(f"/{mount}/", json.dumps(body), content_type="application/json")
+        return client
+
+    def post_here(self, body: Json, *, mount: str = "talk", route: str = "") -> list[Json]:
+        """Post in the process of the test; return the events."""
+        response = self.client.post(f"/{mount}/{route}", json.dumps(body), content_type="application/json")
         assert response.streaming, response.content
         text = b"".join(response.streaming_content)
         return [json.loads(frame) for _, _, frame in _FRAME.findall(text)]
 
     def thread(self, mount: str = "talk", thread_id: str = "t") -> Json:
-        client = Client()
-        client.force_login(self.user)
-        found: Json = client.get(f"/{mount}/threads/{encode_id(thread_id)}/").json()
+        found: Json = self.client.get(f"/{mount}/threads/{encode_id(thread_id)}/").json()
         return found
 
     def recover(self) -> Recovery:

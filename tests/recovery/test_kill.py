@@ -162,6 +162,38 @@ def test_killed_in_a_tool_the_run_names_the_tool_whose_effect_is_unknown(process
     check_next_message(processes, "first")
 
 
+def test_killed_between_a_side_effect_and_its_record_a_run_is_settled_and_resumed_without_acting_again(
+    processes, gates
+):
+    act = {"do": "call", "tool": "write_held", "id": "act", "args": {"text": "two", "before": "a", "after": "b"}}
+    gates.open("a")
+    body = processes.body([[write("one")], [act], ["never said"]])
+    job = processes.post(body)
+    gates.wait_reached("b")
+    job.kill()
+    processes.recover()
+    processes.check(body, job)
+    assert effects(processes, body) == {
+        "act": (EffectStatus.STARTED, "crash"),
+        "write-one": (EffectStatus.COMPLETED, ""),
+    }
+    url = f"/talk/runs/{body['runId']}/effects/"
+    row = next(row for row in processes.client.get(url).json()["effects"] if row["unresolved"])
+    assert (row["tool_name"], row["reason"], row["arguments"]) == (
+        "write_held",
+        "crash",
+        '{"text":"two","before":"a","after":"b"}',
+    )
+    settled = processes.client.post(row["links"]["resolve"], {"verdict": "happened"}, content_type="application/json")
+    assert settled.json()["unresolved"] is False
+    assert processes.run(body).unresolved_effects == 0
+    events = processes.post_here(processes.body([[{"do": "recite"}]]), route=f"resume/{body['runId']}/")
+    assert events[-1]["type"] == "RUN_FINISHED"
+    assert "wrote one" in "".join(event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT")
+    check_next_message(processes, "wrote one")
+    assert sorted(Note.objects.values_list("text", flat=True)) == ["one", "two"]
+
+
 def test_killed_before_a_tool_the_run_has_no_effect_to_account_for(processes, gates):
     gate = "before the tool"
     body = processes.body([[spell("first"), {"do": "gate", "name": gate}, write("one")]])

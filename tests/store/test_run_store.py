@@ -268,7 +268,7 @@ class TestCommit:
                 4,
                 ledger=[
                     appended(run, 3),
-                    EffectRecorded(number=4, run=run.key, call="c", row=effect_row(run.key, record)),
+                    EffectRecorded(number=4, run=run.key, call="c", row=effect_row(run.key, record, {})),
                 ],
             ),
             write(run, 4, b"c", ledger=[appended(run, 5)], ending=ending()),
