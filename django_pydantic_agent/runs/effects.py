@@ -21,6 +21,8 @@ from django_pydantic_agent.stores.effects import CANCELLED, TIMED_OUT
 
 logger = logging.getLogger(__name__)
 
+_NOT_BEGUN = RuntimeError("cancelled before it began")
+
 # The loop itself holds tasks weakly.
 _going_on: set["asyncio.Task[None]"] = set()
 
@@ -38,7 +40,11 @@ class SettledStepPersistence(StepPersistence[Any]):
         self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: dict[str, Any]
     ) -> dict[str, Any]:
         self._describe(ctx, call, arguments=args)
-        return await super().before_tool_execute(ctx, call=call, tool_def=tool_def, args=args)
+        try:
+            return await super().before_tool_execute(ctx, call=call, tool_def=tool_def, args=args)
+        except CancelledError:
+            await self._settle(ctx, call, _NOT_BEGUN, None)
+            raise
 
     async def after_tool_execute(
         self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: dict[str, Any], result: Any
@@ -104,7 +110,7 @@ class SettledStepPersistence(StepPersistence[Any]):
         try:
             await asyncio.wait([asyncio.wrap_future(future)])
             if future.cancelled():
-                await self._end(ctx, effect, "failed", CancelledError("before it began"))
+                await self._end(ctx, effect, "failed", _NOT_BEGUN)
             elif (error := future.exception()) is not None:
                 await self._end(ctx, effect, "failed", error)
             else:
