@@ -58,6 +58,7 @@ class AGUIServer:
         client_history: ClientHistory = "ignore",
         snapshot_save_mode: SnapshotSaveMode = "roundtrip",
         title_for_thread: Callable[..., Any] | None = None,
+        approval_policy: Callable[..., Any] | None = None,
         on_client_disconnect: Choice | CancelAfter = "complete_and_save",
         client_disconnect_choices: Collection[Choice] = (),
         require_authenticated: bool = True,
@@ -79,6 +80,7 @@ class AGUIServer:
             deps_factory=deps_factory,
             step_store=step_store,
             title_for_thread=title_for_thread,
+            approval_policy=approval_policy,
             get_user=get_user,
             authorize=authorize,
         )
@@ -135,6 +137,7 @@ class AGUIServer:
             snapshot_save_mode=snapshot_save_mode,
             title_for_thread=title_for_thread,
             on_orphan=on_orphan,
+            approval_policy=approval_policy,
         )
         self._config = config
 

@@ -49,6 +49,8 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
         "SHUTDOWN_GRACE_SECONDS": 10.0,
         # How far apart a run saves its thread's messages between its acceptance and its end.
         "SNAPSHOT_MIN_SECONDS": 0.0,
+        # How long an interrupt can be approved or denied; 0 is for ever.
+        "APPROVAL_EXPIRY_SECONDS": 0,
         # The newest snapshots kept for each run; None keeps all of them.
         "MAX_SNAPSHOTS_PER_RUN": None,
         # How long the log of an ended run is kept at least; None keeps it for ever. The command prune_logs drops it.

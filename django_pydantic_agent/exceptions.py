@@ -37,6 +37,10 @@ class ThreadChanged(RunError):
     """The thread is at another revision than the one that was decided on."""
 
 
+class InterruptDecided(RunError):
+    """An interrupt was decided before this answer to it."""
+
+
 class NotContinuable(RunError):
     """The run has no complete snapshot to continue from."""
 

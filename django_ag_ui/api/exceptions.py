@@ -75,12 +75,6 @@ class CursorExpired(exceptions.APIException):
         self.more = {"snapshot_url": snapshot_url}
 
 
-class ApprovalsUnavailable(exceptions.APIException):
-    status_code = status.HTTP_422_UNPROCESSABLE_ENTITY
-    default_detail = "this server takes no answers to interrupts yet"
-    default_code = "approvals_unavailable"
-
-
 class InvalidQuery(exceptions.APIException):
     status_code = status.HTTP_400_BAD_REQUEST
     default_code = "invalid_query"

@@ -15,7 +15,7 @@ from django_ag_ui.api.renderers import JSONRenderer
 from django_ag_ui.api.serializers import run_detail, run_row
 from django_ag_ui.api.views import AGUIView, search_text
 from django_pydantic_agent.exceptions import InvalidInput
-from django_pydantic_agent.runs.states import RunStatus
+from django_pydantic_agent.runs.states import Decision, RunStatus
 from django_pydantic_agent.stores.base import RunQuery, StoredRun
 
 # How long a request to stop a run waits for its end, in seconds.
@@ -69,7 +69,7 @@ class RunView(AGUIView):
 
 
 class CancelView(AGUIView):
-    """Stops a run of the owner, in whatever process it executes; one that has ended stays as it is."""
+    """Stops a run of the owner, in whatever process it executes; of one that has ended, cancels what it has asked."""
 
     http_method_names = ("post",)
 
@@ -79,6 +79,8 @@ class CancelView(AGUIView):
         stored = find_run(self, run)
         if stored.status.is_live and get_engine().request_cancel(stored.key, store=self.run_store):
             get_engine().wait_ended(stored, store=self.run_store, seconds=STOP_SECONDS)
+        elif stored.status is RunStatus.INTERRUPTED:
+            self.run_store.give_up(stored.key, Decision.CANCELLED, conversation=self.conversation)
         stored = find_run(self, run)
         return Response(show_run(self, stored), status=202 if stored.status.is_live else 200)
 

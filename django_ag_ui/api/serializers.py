@@ -9,6 +9,7 @@ from django_ag_ui.api.exceptions import Unprocessable
 from django_ag_ui.api.paths import encode_id
 from django_pydantic_agent.conf import suggestion
 from django_pydantic_agent.exceptions import InvalidInput
+from django_pydantic_agent.stores.approvals import unexpired
 from django_pydantic_agent.stores.base import StoredRun
 from django_pydantic_agent.stores.conversations import StoredThread, ThreadRow
 from django_pydantic_agent.stores.effects import MAX_NOTE_CHARACTERS, StoredEffect, Verdict
@@ -81,7 +82,7 @@ def thread_detail(thread: StoredThread, *, with_superseded: bool) -> dict[str, A
         "messages": thread.messages,
         "state": {} if thread.state is None else thread.state,
         "active_run": active and {"run_id": active.run_id, "applied_seq": active.applied_seq},
-        "interrupts": thread.interrupts,
+        "interrupts": unexpired(thread.interrupts),
     }
     if with_superseded:
         detail["superseded"] = [

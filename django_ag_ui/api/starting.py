@@ -3,7 +3,7 @@
 import json
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -12,10 +12,10 @@ from django.http import HttpResponseBase
 from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 
+from django_ag_ui.api.answers import Answered, AnswerPost
 from django_ag_ui.api.authentication import ask, loaded
 from django_ag_ui.api.effects import refuse_unresolved
 from django_ag_ui.api.exceptions import (
-    ApprovalsUnavailable,
     IdempotencyKeyReused,
     InvalidCursor,
     InvalidIdempotencyKey,
@@ -30,8 +30,14 @@ from django_ag_ui.api.runs import find_run
 from django_ag_ui.api.sse import FixedStream, respond
 from django_ag_ui.api.streams import PostView
 from django_ag_ui.api.throttling import READ_SCOPE, RUN_SCOPE
-from django_ag_ui.api.turns import PlannedTurn, ThreadPost
-from django_pydantic_agent.exceptions import IdempotencyKeyTaken, InvalidInput, RunIdTaken, ThreadChanged
+from django_ag_ui.api.turns import PlannedTurn, ThreadPost, waiting_run
+from django_pydantic_agent.exceptions import (
+    IdempotencyKeyTaken,
+    InterruptDecided,
+    InvalidInput,
+    RunIdTaken,
+    ThreadChanged,
+)
 from django_pydantic_agent.runs.plan import RunPlan, ThreadPlan
 from django_pydantic_agent.runs.request import KEPT_HEADERS, RunRequest
 from django_pydantic_agent.stores.base import Idempotency, StoredRun
@@ -61,7 +67,8 @@ class StartView(PostView):
         comes_back = self.cursor is not None or self.idempotency is not None
         if comes_back and (earlier := self.find_earlier()) is not None:
             return self.attach(earlier)
-        return self._begin(accepted, source=source)
+        gives_up = self.run_store.undecided(owner=self.owner, scope=self.scope, thread_id=accepted.thread_id)
+        return self._begin(accepted, source=source, gives_up=gives_up)
 
     def start_in_thread(
         self, plan: "Callable[[ThreadView | None], PlannedTurn | Attach]", *, source: StoredRun | None = None
@@ -83,12 +90,53 @@ class StartView(PostView):
             if isinstance(planned, Attach):
                 return self.attach(self._shown(planned.run))
             try:
-                response = self._begin(planned.run_input, source=source, thread=planned.thread)
-            except ThreadChanged:
+                response = self._begin(
+                    planned.run_input,
+                    source=source,
+                    thread=planned.thread,
+                    answered=planned.answered,
+                    gives_up=[] if (waiting := waiting_run(thread)) is None else [waiting],
+                )
+            except (ThreadChanged, InterruptDecided):
                 continue
             for key in planned.stops:
                 get_engine().request_cancel(key, store=self.run_store)
             return response
+        raise ThreadContended
+
+    def answer(self, *, source: StoredRun | None = None) -> HttpResponseBase:
+        """Return the stream of the run that this post starts, or has started, by answers to what a run has asked.
+
+        With a `source`, that run. Raises the refusal that goes to the client, and what `start` raises.
+        """
+        from django_pydantic_agent.log.accept import accept_answer
+
+        answer_post = AnswerPost(
+            posted=self.posted[1],
+            owner=self.owner,
+            scope=self.scope,
+            store=self.run_store,
+            config=self.server.agent_config,
+            source=source,
+        )
+
+        def plan(thread: "ThreadView | None") -> PlannedTurn | Attach:
+            answered = answer_post.read()
+            return answered if isinstance(answered, Attach) else self.thread_post.plan(thread, answered=answered)
+
+        if self.conversation is not None:
+            return self.start_in_thread(plan)
+        for _ in range(ATTEMPTS):
+            if (earlier := self.find_earlier()) is not None:
+                return self.attach(earlier)
+            answered = answer_post.read()
+            if isinstance(answered, Attach):
+                return self.attach(self._shown(answered.run))
+            accepted = accept_answer(self.posted[1], calls=answered.run.pending_calls)
+            try:
+                return self._begin(accepted, answered=answered)
+            except InterruptDecided:
+                continue
         raise ThreadContended
 
     def find_earlier(self) -> StoredRun | None:
@@ -159,12 +207,14 @@ class StartView(PostView):
             request_context=json.loads(json.dumps(context)),
         )
 
-    def refuse_resume_entries(self) -> None:
-        if self.posted[1].resume:
-            raise ApprovalsUnavailable
-
     def _begin(
-        self, accepted: "RunAgentInput", *, source: StoredRun | None = None, thread: ThreadPlan | None = None
+        self,
+        accepted: "RunAgentInput",
+        *,
+        source: StoredRun | None = None,
+        thread: ThreadPlan | None = None,
+        answered: Answered | None = None,
+        gives_up: Sequence[int] = (),
     ) -> HttpResponseBase:
         """Return the stream of a new run, or of the one that the same post has started at the same moment."""
         from django_pydantic_agent.runs.engine import get_engine
@@ -178,10 +228,12 @@ class StartView(PostView):
             store=self.run_store,
             digest=self._digest(self.posted[0]),
             scope=self.scope,
-            source=source,
+            source=source if answered is None else answered.run,
             protocol=(self.protocol or "")[:MAX_PROTOCOL_CHARACTERS],
             thread=thread,
             idempotency=self.idempotency,
+            answers=() if answered is None else answered.answers,
+            gives_up=gives_up,
         )
         try:
             return self.stream(get_engine().start(plan))
@@ -220,8 +272,9 @@ class AgentView(StartView):
     def post(self, request: Request, **kwargs: str) -> HttpResponseBase:
         from django_pydantic_agent.log.accept import accept_transcript
 
-        self.refuse_resume_entries()
         try:
+            if self.posted[1].resume:
+                return self.answer()
             if self.conversation is None:
                 return self.start(accept_transcript(self.posted[1]))
             return self.start_in_thread(self.thread_post.plan)
@@ -233,9 +286,11 @@ class ContinueView(StartView):
     """Start a run from the last complete snapshot of another; `resume/` and `fork/` do the same."""
 
     def post(self, request: Request, *, run: str, **kwargs: str) -> HttpResponseBase:
-        source = self._source(run)
-        self.refuse_resume_entries()
+        answers = bool(self.posted[1].resume)
+        source = find_run(self, run) if answers else self._source(run)
         try:
+            if answers:
+                return self.answer(source=source)
             if self.server.refuse_unresolved and self.find_earlier() is None:
                 refuse_unresolved(self, source)
             return self._continue(source)

@@ -16,6 +16,7 @@ from django_ag_ui.api.serializers import ThreadChanges, thread_changes, thread_d
 from django_ag_ui.api.turns import check_revision
 from django_ag_ui.api.views import AGUIView, search_text
 from django_pydantic_agent.exceptions import InvalidInput
+from django_pydantic_agent.stores.approvals import unexpired
 from django_pydantic_agent.stores.conversations import StoredThread, ThreadQuery
 
 MEDIA_TYPES = (MEDIA_TYPE, "application/merge-patch+json")
@@ -110,7 +111,7 @@ class ThreadView(AGUIView):
 def _etag(thread: StoredThread, *, with_superseded: bool) -> str:
     """Return `"<revision>.<applied seq, 0 when idle>.<digest>"`; the digest is that of what the two do not show."""
     seq = thread.active_run.applied_seq if thread.active_run else 0
-    rest = [thread.title, thread.archived, list(thread.interrupts), with_superseded]
+    rest = [thread.title, thread.archived, unexpired(thread.interrupts), with_superseded]
     return f'"{thread.revision}.{seq}.{sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()[:16]}"'
 
 

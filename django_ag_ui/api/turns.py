@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from django_ag_ui.api.exceptions import OtherRevision, ThreadBusy, ThreadRefusal, WouldOverwrite
+from django_ag_ui.api.answers import Answered, refusal
+from django_ag_ui.api.exceptions import OtherRevision, ThreadBusy, WouldOverwrite
 from django_pydantic_agent.exceptions import RunNotFound, ThreadNotFound
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.plan import ThreadPlan
@@ -33,11 +34,12 @@ _TAG = re.compile(r'(?:W/)?"?([0-9]{1,19})(?:\.[^"]*)?"?')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTurn:
-    """A run to be started in a thread, and the keys of the runs that it stops once it is accepted."""
+    """A run to be started in a thread, what it answers, and the keys of the runs that it stops once it is accepted."""
 
     run_input: "RunAgentInput"
     thread: ThreadPlan
     stops: Sequence[int] = ()
+    answered: Answered | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,17 +56,22 @@ class ThreadPost:
         """Return the thread as it is now, None where it does not exist."""
         return self.conversation.view(owner=self.owner, thread_id=self.posted.thread_id)
 
-    def plan(self, thread: ThreadView | None) -> PlannedTurn | Attach:
-        """Return what is to be done on the thread as it was seen; raises the refusal that goes to the client."""
+    def plan(self, thread: ThreadView | None, *, answered: Answered | None = None) -> PlannedTurn | Attach:
+        """Return what is to be done on the thread as it was seen; raises the refusal that goes to the client.
+
+        `answered` is what the post answers.
+        """
+        if answered is not None:
+            check_asked(answered, thread)
         revision = None if self.if_match is None else asked_revision(self.if_match, _revision(thread))
         decision = reconcile(self.posted, thread, if_match=revision, policy=self.policy)
         match decision:
             case Attach():
                 return decision
-            case Refuse(status=status, code=code, message=message, missing=missing):
-                raise ThreadRefusal(status, code, message, missing)
+            case Refuse():
+                raise refusal(decision)
             case Start():
-                waiting = None if thread is None or decision.messages else _waiting_run(thread)
+                waiting = None if decision.messages else waiting_run(thread)
                 planned = self._turn(
                     thread,
                     [*decision.results, *decision.messages],
@@ -79,7 +86,8 @@ class ThreadPost:
                 planned = self._turn(thread, [], supersede_from=place, continues=_run_before(thread, place))
                 planned = _with(planned, regenerates=True)
         planned = _with(planned, catches_up=decision.client.catch_up, knows_newest=decision.client.knows_newest)
-        return self._beside_others(planned, thread)
+        # An answer goes on with a turn that others wait for.
+        return replace(planned, answered=answered) if answered else self._beside_others(planned, thread)
 
     def continuation(
         self, thread: ThreadView | None, source: StoredRun, *, store: RunStore, open_end: Callable[[], bool]
@@ -163,6 +171,14 @@ class ThreadPost:
             return messages_of_lineage(store, source)
 
 
+def check_asked(answered: Answered, thread: ThreadView | None) -> None:
+    """Raise the refusal of answers to what the thread does not wait for."""
+    from django_pydantic_agent.policy.approvals import UNKNOWN_INTERRUPT
+
+    if thread is None or not thread.open_interrupts.issuperset(answer.id for answer in answered.answers):
+        raise refusal(UNKNOWN_INTERRUPT)
+
+
 def asked_revision(if_match: str, current: int | None) -> int:
     """Return the revision that an If-Match header names: the current one where it is among them."""
     tags = [tag.strip() for tag in if_match.split(",")]
@@ -206,9 +222,10 @@ def _run_before(thread: ThreadView | None, place: int) -> int | None:
     return None if thread is None or turn is None else thread.turns[turn].run
 
 
-def _waiting_run(thread: ThreadView) -> int | None:
+def waiting_run(thread: ThreadView | None) -> int | None:
     """Return the run that waits for answers."""
-    return next((turn.run for turn in reversed(thread.turns) if turn.state is TurnState.WAITING), None)
+    turns = () if thread is None else thread.turns
+    return next((turn.run for turn in reversed(turns) if turn.state is TurnState.WAITING), None)
 
 
 def _as_json(messages: "Sequence[Message]") -> list[dict[str, Any]]:

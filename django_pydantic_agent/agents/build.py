@@ -82,6 +82,22 @@ def check_frontend_tools(names: Collection[str], source: "AgentSource", *, tools
             raise InvalidInput(f"the tool {name[:100]!r} is the server's; a tool of the client needs another name")
 
 
+def takes_arguments(
+    name: str, arguments: dict[str, Any], source: "AgentSource", *, toolsets: Sequence[Any] = ()
+) -> bool:
+    """Return whether the agent, or one of `toolsets` beside it, has a function tool `name` that takes `arguments`."""
+    from pydantic_core import ValidationError
+
+    for tool in _function_tools([*build_agent(source).toolsets, *toolsets]):
+        if tool.name == name:
+            try:
+                tool.function_schema.validator.validate_python(arguments)
+            except ValidationError:
+                return False
+            return True
+    return False
+
+
 def is_idempotent(source: "AgentSource", name: str) -> bool:
     """Return whether the tool `name` was declared safe to run twice; False for a tool that nobody declared."""
     if isinstance(source, ToolRegistry) and name in source:

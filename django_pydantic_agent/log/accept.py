@@ -3,7 +3,7 @@
 import json
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from ag_ui.core import AssistantMessage, DataSource, FileSource, Message, RunAgentInput, ToolMessage
@@ -97,6 +97,16 @@ def accept_turn(
     # The calls that results answer are in the thread.
     _check_messages([*imported, *(message for message in messages if message.role != "tool")])
     return run_input.model_copy(update={"messages": list(messages)})
+
+
+def accept_answer(run_input: RunAgentInput, *, calls: Collection[str]) -> RunAgentInput:
+    """Return the input of a run outside of threads that answers interrupts: results of `calls`, and what is new."""
+    results: dict[str, Message] = {}
+    for message in run_input.messages:
+        if message.role == "tool" and message.tool_call_id in calls:
+            results.setdefault(message.tool_call_id, message)
+    asked = [message for message in new_messages(run_input.messages) if message.role == "user"]
+    return accept_turn(run_input, [*results.values(), *asked])
 
 
 def new_messages(messages: Sequence[Message]) -> Sequence[Message]:

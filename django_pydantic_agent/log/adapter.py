@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
@@ -22,6 +23,8 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.ui.ag_ui import AGUIAdapter, AGUIEventStream
 
+from django_pydantic_agent.stores.approvals import AskedCall
+
 _NUMBER = re.compile(r"~\d+$")
 
 
@@ -36,23 +39,29 @@ class RunEventStream(AGUIEventStream[Any, Any]):
         """The result of a run that came to its end."""
         return self._result
 
-    def interrupts(self, call_ids: "ToolCallIds") -> RunFinishedInterruptOutcome | None:
-        """Return what the run asks approval for, under ids minted here, or None where it asks nothing."""
+    def interrupts(
+        self, call_ids: "ToolCallIds", *, expires_at: datetime | None
+    ) -> tuple[RunFinishedInterruptOutcome, dict[str, AskedCall]] | None:
+        """Return what the run asks approval for, under ids minted here, and the calls of these; None where nothing."""
         outcome = self._build_outcome()
         if not isinstance(outcome, RunFinishedInterruptOutcome):
             return None
-        for interrupt in outcome.interrupts:
+        asked = {}
+        for interrupt, call in zip(outcome.interrupts, self._requests.approvals, strict=True):
             interrupt.id = str(uuid4())
-            if interrupt.tool_call_id is not None:
-                interrupt.tool_call_id = call_ids.on_wire(interrupt.tool_call_id)
-        return outcome
+            interrupt.tool_call_id = call_ids.on_wire(call.tool_call_id)
+            interrupt.expires_at = None if expires_at is None else expires_at.isoformat(timespec="milliseconds")
+            asked[interrupt.id] = AskedCall(call.tool_name, call.args_as_json_str())
+        return outcome, asked
 
     def pending_calls(self, call_ids: "ToolCallIds") -> list[str]:
         """Return the ids of the frontend tool calls that the client is to answer."""
+        return [call_ids.on_wire(call.tool_call_id) for call in self._requests.calls]
+
+    @property
+    def _requests(self) -> DeferredToolRequests:
         output = self._result.output if self._result else None
-        if not isinstance(output, DeferredToolRequests):
-            return []
-        return [call_ids.on_wire(call.tool_call_id) for call in output.calls]
+        return output if isinstance(output, DeferredToolRequests) else DeferredToolRequests()
 
     async def before_stream(self) -> AsyncIterator[BaseEvent]:
         return
@@ -118,9 +127,12 @@ class ToolCallIds:
         begun: Iterable[str] = (),
         on_wire: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self._seen = Counter(part.tool_call_id for part in _calls(history))
+        self._seen: Counter[str] = Counter()
+        self._wire: dict[str, str] = {}
+        for part in _calls(history):
+            self.take(part.tool_call_id)
         self._seen.update(set(begun) - self._seen.keys())
-        self._wire = dict(on_wire)
+        self._wire.update(on_wire)
 
     def on_wire(self, tool_call_id: str) -> str:
         """Return the wire id of the latest call that the model named so."""

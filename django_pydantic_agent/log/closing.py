@@ -1,6 +1,6 @@
 """What a stream has opened, and the events that close it or open it again."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 from uuid import uuid4
 
@@ -96,6 +96,10 @@ class OpenItems:
     def unanswered(self) -> list[str]:
         """The ids of the tool calls without a result."""
         return list(self._unanswered)
+
+    def expect(self, tool_call_ids: Iterable[str]) -> None:
+        """Take note of calls of an earlier run that this one brings the results of."""
+        self._unanswered.update(dict.fromkeys(tool_call_ids))
 
     def closing(self, *, waiting: frozenset[str] = frozenset()) -> Iterator[BaseEvent]:
         """Yield what closes everything, last opened first; then a result for each call that is not in `waiting`."""

@@ -1,6 +1,9 @@
 """What a viewer without a cursor is told of a run, so that it can go on with what comes next."""
 
 from contextlib import suppress
+from dataclasses import replace
+
+from pydantic_core import from_json, to_json
 
 from django_pydantic_agent.exceptions import LogPruned, RunNotFound, ThreadNotFound
 from django_pydantic_agent.log.frames import is_terminal
@@ -27,8 +30,14 @@ def preamble(run: StoredRun, *, store: RunStore, conversation: ConversationStore
     """Return what stands for the events of a run so far; following it from there brings all others.
 
     It holds every event up to its seq, wherever a run is that ends or a log that is pruned meanwhile. Raises
-    `RunNotFound` where nothing is left of the run.
+    `RunNotFound` where nothing is left of the run. What the run asked and nobody can answer any more is left out.
     """
+    told = _preamble(run, store=store, conversation=conversation)
+    *before, last = told.frames
+    return replace(told, frames=[*before, _without_closed(last, run, store)])
+
+
+def _preamble(run: StoredRun, *, store: RunStore, conversation: ConversationStore | None) -> Preamble:
     kept = store.folded(run.key)
     so_far = _so_far(run, conversation)
     told = _kept_whole(kept) if so_far is None else _of_ended_turn(run, store, kept, so_far)
@@ -37,7 +46,7 @@ def preamble(run: StoredRun, *, store: RunStore, conversation: ConversationStore
     fold = _folded(run, store, so_far)
     is_changed = fold.terminal is not None or fold.seq < kept.last_seq
     if is_changed and store.folded(run.key) != kept:
-        return preamble(run, store=store, conversation=conversation)
+        return _preamble(run, store=store, conversation=conversation)
     if fold.seq < kept.last_seq:
         raise RunNotFound
     return fold.preamble()
@@ -55,12 +64,28 @@ def keep_fold(run: StoredRun, *, store: RunStore, conversation: ConversationStor
 
     The messages of a thread stay where they are. Does nothing where the run is live.
     """
-    frames = preamble(run, store=store, conversation=conversation).frames
+    frames = _preamble(run, store=store, conversation=conversation).frames
     if not is_terminal(frames[-1]):
         return
     if _so_far(run, conversation) is not None:
         frames = [frame for frame in frames if not frame.startswith(MESSAGES_SNAPSHOT)]
     store.keep_fold(run.key, frames)
+
+
+def _without_closed(frame: bytes, run: StoredRun, store: RunStore) -> bytes:
+    """Return a terminal frame with those interrupts only that are open; others as they are."""
+    if not is_terminal(frame):
+        return frame
+    event = from_json(frame)
+    asked = (event.get("outcome") or {}).get("interrupts", ())
+    if not asked:
+        return frame
+    waiting = {interrupt.id for interrupt in store.interrupts(run.key) if interrupt.is_open}
+    left = [interrupt for interrupt in asked if interrupt["id"] in waiting]
+    if len(left) == len(asked):
+        return frame
+    outcome = {"type": "interrupt", "interrupts": left} if left else {"type": "cancelled"}
+    return to_json({**event, "outcome": outcome})
 
 
 def _so_far(run: StoredRun, conversation: ConversationStore | None) -> ThreadSoFar | None:

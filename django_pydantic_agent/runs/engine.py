@@ -275,7 +275,7 @@ class Engine:
     def _waiter(self, store: RunStore) -> Callable[[StoredRun], Awaitable[None]]:
         async def wait_for(run: StoredRun) -> None:
             log = self._log(run, store)
-            if log.is_closed:
+            if log.is_closed or not run.status.is_live:
                 await asyncio.sleep(WAIT_SECONDS)
             elif not log.ended:
                 await log.wait_async(log.last_seq, WAIT_SECONDS)

@@ -26,6 +26,7 @@ from django_pydantic_agent.runs.plan import RunPlan
 from django_pydantic_agent.runs.preparation import Preparation
 from django_pydantic_agent.runs.recorder import Recorder
 from django_pydantic_agent.runs.resumption import Resumption, resumption
+from django_pydantic_agent.runs.states import Decision, RunStatus
 from django_pydantic_agent.runs.timing import Stopwatch, log_timing
 from django_pydantic_agent.runs.turn import RunTurn
 from django_pydantic_agent.stores.base import Ending, StoredRun
@@ -64,8 +65,8 @@ class Execution:
         self.log = LiveLog(plan.store, run.key, last_seq=run.last_seq, status=run.status)
         self._run = run
         self._journal = recorder.open(plan.store, run, self.log, thread.conversation if thread else None)
-        self._history = plan.store.history(run.key) if plan.keeps_boundaries else None
-        self._turn = RunTurn(thread, plan.store, run.key, self._history) if thread and self._history else None
+        self._history = plan.store.history(run.key)
+        self._turn = RunTurn(thread, plan.store, run.key, self._history) if thread else None
         self._turn_saved = 0.0
         self._has_begun_turn = False
         self._thread = RunThread() if own_thread else None
@@ -125,9 +126,17 @@ class Execution:
             ahead = await self._preparation.read(self.plan.store.ahead, self._run.key)
             if ahead is None:
                 return True
+            if ahead.status is RunStatus.INTERRUPTED and not ahead.interrupts:
+                await self._preparation.read(self._expire, ahead)
+                continue
             await self._wait_for(ahead)
         await self._journal.settled()
         return False
+
+    def _expire(self, run: StoredRun) -> None:
+        """Give up what a run ahead has asked, because nobody can approve it any more."""
+        thread = self.plan.thread
+        self.plan.store.give_up(run.key, Decision.EXPIRED, conversation=thread.conversation if thread else None)
 
     async def _execute(self) -> Outcome:
         """Run the agent and return how it ended."""
@@ -143,6 +152,10 @@ class Execution:
             state = prepared.run_input.state
             self._projection = Projection(accepted, state=wire_form({} if state is None else state))
             await self._catch_up(state)
+        if prepared.answered:
+            # Whatever becomes of this run, what it goes on from is then known by it.
+            self._keep(prepared.history)
+            self._projection.items.expect(prepared.answered)
         adapter = RunAdapter(agent=prepared.agent, run_input=prepared.run_input)
         begun = () if resumption is None else resumption.projection.items.calls
         history = [*prepared.history, *adapter.messages]
@@ -164,12 +177,15 @@ class Execution:
                     if self._journal.is_full or self._journal.failure is not None:
                         await self._journal.settled()
         await self._journal.settled()
-        return outcome_of(adapter.stream, call_ids, self._run, shutdown=self._stopped_by_shutdown)
+        outcome = outcome_of(adapter.stream, call_ids, self._run, shutdown=self._stopped_by_shutdown)
+        if outcome.interrupts and not self.plan.keeps_boundaries and adapter.stream.result is not None:
+            self._keep(adapter.stream.result.all_messages())
+        return outcome
 
     async def _resume(self) -> Resumption | None:
         """Take the run up where another process has left it; None where this is its first attempt."""
         orphan = self.plan.orphan
-        if orphan is None or self._history is None:
+        if orphan is None:
             return None
         conversation = None if self.plan.thread is None else self.plan.thread.conversation
         found: Resumption = await self._preparation.read(
@@ -198,9 +214,7 @@ class Execution:
 
     def _reached(self, messages: list[ModelMessage]) -> None:
         """Save the model's history, and the turn unless it is to be saved at the end or was so just now."""
-        seq = self._journal.next_seq - 1
-        if self._history is not None and (change := self._history.save(messages, seq=seq)) is not None:
-            self._journal.write(change)
+        self._keep(messages)
         if self._turn is None:
             return
         now = time.monotonic()
@@ -209,7 +223,12 @@ class Execution:
             and now - self._turn_saved >= agent_settings.SNAPSHOT_MIN_SECONDS
         ):
             self._turn_saved = now
-            self._journal.save_turn(self._turn.save(self._projection, seq))
+            self._journal.save_turn(self._turn.save(self._projection, self._journal.next_seq - 1))
+
+    def _keep(self, messages: list[ModelMessage]) -> None:
+        """Save the model's history."""
+        if (change := self._history.save(messages, seq=self._journal.next_seq - 1)) is not None:
+            self._journal.write(change)
 
     async def _end(self, outcome: Outcome) -> None:
         """Close what is open and write the terminal event together with the end of the run."""
@@ -223,6 +242,7 @@ class Execution:
             frame=outcome.frame,
             error=outcome.error,
             interrupts=outcome.interrupts,
+            asked_calls=outcome.asked_calls,
             pending_calls=outcome.pending_calls,
             usage=outcome.usage,
             message_ids=self._projection.message_ids,

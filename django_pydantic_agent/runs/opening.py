@@ -34,6 +34,9 @@ def new_run(plan: RunPlan) -> NewRun:
         turn=thread.start if thread else None,
         request=kept_request(plan),
         idempotency=plan.idempotency,
+        answers=plan.answers,
+        decider=plan.request.owner.key if plan.request.owner else "",
+        gives_up=plan.gives_up,
     )
 
 

@@ -115,6 +115,7 @@ def folded(
         stored = conversation.ground(run=run.key).state
         state = state_before(run.key, store, stored, is_own=orphan.state_seq > 0)
         projection = Projection(accepted_messages(run.key, store), state={} if state is None else state)
+    projection.items.expect(answer.tool_call_id for answer in store.answers(run.key))
     frames = islice(frames_after(store, run.key, after=0), run.last_seq if until is None else until)
     for seq, event in enumerate(map(from_json, frames), 1):
         kind = event["type"]

@@ -1,8 +1,9 @@
 """How a run ended: its status, its terminal event, and what it leaves for others to answer."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ag_ui.core import BaseEvent, RunErrorEvent, RunFinishedEvent
@@ -10,11 +11,13 @@ from ag_ui.core import RunFinishedCancelledOutcome as Cancelled
 from ag_ui.core import RunFinishedSuccessOutcome as Success
 from pydantic_ai.exceptions import RunTimedOut
 
+from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.log.adapter import RunEventStream, ToolCallIds
-from django_pydantic_agent.log.frames import encode
+from django_pydantic_agent.log.frames import encode, wire_form
 from django_pydantic_agent.policy.failure import SHUTDOWN, TIMEOUT, Failure, describe
 from django_pydantic_agent.runs.opening import revision_metadata
 from django_pydantic_agent.runs.states import CUT, RunStatus
+from django_pydantic_agent.stores.approvals import AskedCall
 from django_pydantic_agent.stores.base import StoredRun
 from django_pydantic_agent.stores.effects import CANCELLED, CRASHED, TIMED_OUT
 
@@ -28,6 +31,7 @@ class Outcome:
     error: dict[str, str] | None = None
     cause: BaseException | None = None
     interrupts: Sequence[dict[str, Any]] = ()
+    asked_calls: Mapping[str, AskedCall] = field(default_factory=dict)
     pending_calls: Sequence[str] = ()
     usage: dict[str, int] | None = None
 
@@ -61,11 +65,13 @@ def outcome_of(stream: RunEventStream, call_ids: ToolCallIds, run: StoredRun, *,
         return failed(stream.cancelled) if isinstance(stream.cancelled, RunTimedOut) else cancelled(run)
     pending = stream.pending_calls(call_ids)
     usage = _counts(stream.result.usage) if stream.result is not None else None
-    if (asked := stream.interrupts(call_ids)) is not None:
+    if (interrupted := stream.interrupts(call_ids, expires_at=_expiry())) is not None:
+        asked, asked_calls = interrupted
         return Outcome(
             status=RunStatus.INTERRUPTED,
             event=_finished(run, asked),
-            interrupts=[interrupt.model_dump(mode="json", by_alias=True) for interrupt in asked.interrupts],
+            interrupts=[wire_form(interrupt) for interrupt in asked.interrupts],
+            asked_calls=asked_calls,
             pending_calls=pending,
             usage=usage,
         )
@@ -116,6 +122,11 @@ def _counts(usage: Any) -> dict[str, int]:
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
     }
+
+
+def _expiry() -> datetime | None:
+    seconds = agent_settings.APPROVAL_EXPIRY_SECONDS
+    return datetime.now(UTC) + timedelta(seconds=seconds) if seconds else None
 
 
 def _milliseconds() -> int:

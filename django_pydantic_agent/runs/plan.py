@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from django_pydantic_agent.runs.request import RunRequest
+from django_pydantic_agent.stores.approvals import Answer
 from django_pydantic_agent.stores.base import Idempotency, Orphan, RunStore, StoredRun
 from django_pydantic_agent.stores.conversations import ConversationStore, TurnStart
 
@@ -18,7 +19,8 @@ class AgentConfig:
 
     `source` is a `ToolRegistry`, a pydantic-ai Agent, or a callable without arguments that returns one. `step_store` is
     a factory `RunRequest -> StepStore`; the harness is imported only where there is one. `title_for_thread` is called
-    with the `RunRequest` and the messages of a thread, once the run that has opened it has ended.
+    with the `RunRequest` and the messages of a thread, once the run that has opened it has ended. `approval_policy`
+    says of a tool call, by name and arguments, whether a person has to approve it, beside the tools that say so.
     """
 
     source: Any
@@ -38,6 +40,7 @@ class AgentConfig:
     snapshot_save_mode: Literal["roundtrip", "run_end"] = "roundtrip"
     on_orphan: Literal["fail", "resume"] = "fail"
     title_for_thread: Callable[..., Any] | None = None
+    approval_policy: Callable[[RunRequest, str, dict[str, Any]], Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +65,9 @@ class ThreadPlan:
 class RunPlan:
     """One run that was accepted. `source` is the run it continues; `digest` tells apart what was posted.
 
-    `cancel_after` is for how many seconds the run goes on while nobody watches it, None where it always does. `orphan`
-    is what another process has left of the run, None where none has begun it.
+    A run with `answers` to interrupts goes on where the run stopped that asked; what the runs of the keys in `gives_up`
+    asked is cancelled. `cancel_after` is for how many seconds the run goes on while nobody watches it, None where it
+    always does. `orphan` is what another process has left of the run, None where none has begun it.
     """
 
     config: AgentConfig
@@ -77,11 +81,13 @@ class RunPlan:
     cancel_after: float | None = None
     thread: ThreadPlan | None = None
     idempotency: Idempotency | None = None
+    answers: Sequence[Answer] = ()
+    gives_up: Sequence[int] = ()
     orphan: Orphan | None = None
 
     @property
     def keeps_boundaries(self) -> bool:
-        """Whether the engine keeps the model's history: for the thread, or for another process to go on from."""
+        """Whether each boundary of the history is kept: for the thread, or for another process to go on from."""
         return self.thread is not None or (self.config.on_orphan == "resume" and self.store.leases is not None)
 
 

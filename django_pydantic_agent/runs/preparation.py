@@ -2,15 +2,15 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ag_ui.core import RunAgentInput
-from pydantic_ai import DeferredToolRequests, UsageLimits
+from ag_ui.core import RunAgentInput, ToolMessage
+from pydantic_ai import DeferredToolRequests, DeferredToolResults, UsageLimits
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.messages import ModelMessage
 
@@ -20,6 +20,7 @@ from django_pydantic_agent.agents.tools import RunThread
 from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.connections import patiently
 from django_pydantic_agent.exceptions import NotContinuable
+from django_pydantic_agent.policy.approvals import ApprovalPolicy
 from django_pydantic_agent.runs.hooks import RunHooks
 from django_pydantic_agent.runs.plan import RunPlan
 from django_pydantic_agent.runs.recorder import Journal
@@ -28,30 +29,45 @@ from django_pydantic_agent.runs.turn import RunTurn
 from django_pydantic_agent.runs.unfinished_calls import AnsweredCalls, UnfinishedCalls, unfinished_calls
 from django_pydantic_agent.stores.attempts import latest_snapshot
 from django_pydantic_agent.stores.base import RunHistory, StoredRun
+from django_pydantic_agent.threads.history import answered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """An agent, what it is given, and the arguments of its run; `calls` are those that an earlier attempt has left."""
+    """An agent, what it is given, and the arguments of its run.
+
+    `answered` are the calls of an earlier run that it has decisions on, `calls` those that an earlier attempt has left.
+    """
 
     agent: AbstractAgent[Any, Any]
     run_input: RunAgentInput
     history: list[ModelMessage]
     arguments: dict[str, Any]
+    answered: Sequence[str]
     calls: UnfinishedCalls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """What a run goes on from; `decisions` are those on open calls in `history`, `answered` their ids on the wire."""
+
+    run_input: RunAgentInput
+    history: list[ModelMessage]
+    decisions: DeferredToolResults | None = None
+    answered: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparation:
     """Prepares one attempt at a run; whatever may block is called on `threads`.
 
-    `history` is what the engine keeps of the model's messages, None where it keeps none.
+    `history` is what the engine keeps of the model's messages.
     """
 
     plan: RunPlan
     run: StoredRun
     journal: Journal
-    history: RunHistory | None
+    history: RunHistory
     threads: Executor
     own_thread: RunThread | None
     turn: RunTurn | None
@@ -61,16 +77,18 @@ class Preparation:
         config = self.plan.config
         agent = await self.in_thread(build_agent, config.source)
         step_store = await self.call(config.step_store)
-        run_input, history = await self._past(step_store, resumption)
+        past = await self._past(step_store, resumption)
         calls = UnfinishedCalls() if resumption is None else await self._calls(resumption, step_store)
-        # In front of all others, which have seen these calls already.
-        capabilities: list[Any] = [AnsweredCalls(dict(calls.results))] if calls.results else []
+        # In front of all others: what waits for approval has not begun for them, and what has ended they have seen.
+        policy = config.approval_policy
+        capabilities: list[Any] = [] if policy is None else [ApprovalPolicy(partial(self.call, policy))]
+        capabilities += [AnsweredCalls(dict(calls.results))] if calls.results else []
         capabilities += [_made(capability) for capability in config.capabilities]
         # A ledger of ours commits what was reached together with the tool's own row.
         is_alone = config.on_orphan == "resume" and not hasattr(step_store, "recording")
         hooks = RunHooks(
             thread=self.own_thread,
-            reached=None if self.history is None else self.reached,
+            reached=self.reached if self.plan.keeps_boundaries else None,
             committed=self.journal.settled if is_alone else None,
         )
         if step_store is None:
@@ -86,11 +104,12 @@ class Preparation:
         instructions = await self.call(config.instructions_for_request) or config.instructions
         arguments = {
             "output_type": _output_type(agent),
-            "message_history": history,
+            "message_history": past.history,
+            "deferred_tool_results": past.decisions,
             "run_id": self.run.ledger_ids[0],
             "model": model or (agent_settings.MODEL if agent.model is None else None),
             "instructions": instructions or agent_settings.INSTRUCTIONS,
-            "deps": await self._deps(run_input, step_store),
+            "deps": await self._deps(past.run_input, step_store),
             "model_settings": config.model_settings or agent_settings.MODEL_SETTINGS,
             "usage_limits": config.usage_limits or agent_settings.USAGE_LIMITS or UsageLimits(request_limit=None),
             "timeout": config.run_timeout or agent_settings.RUN_TIMEOUT_SECONDS,
@@ -98,7 +117,14 @@ class Preparation:
             "capabilities": capabilities,
             "infer_name": False,
         }
-        return Prepared(agent=agent, run_input=run_input, history=history, arguments=arguments, calls=calls)
+        return Prepared(
+            agent=agent,
+            run_input=past.run_input,
+            history=past.history,
+            arguments=arguments,
+            answered=past.answered,
+            calls=calls,
+        )
 
     async def read(self, function: Callable[..., Any], *args: Any) -> Any:
         """Return what a function reads from the database, however long that is away within the patience."""
@@ -109,21 +135,39 @@ class Preparation:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self.threads, copy_context().run, function, *args)
 
-    async def _past(self, step_store: Any, resumption: Resumption | None) -> tuple[RunAgentInput, list[ModelMessage]]:
+    async def _past(self, step_store: Any, resumption: Resumption | None) -> Past:
         """Return the run's input and the history that it goes on from."""
         run_input = self.plan.run_input
         if resumption is not None and resumption.history:
-            state = resumption.projection.state
-            return run_input.model_copy(update={"messages": [], "state": state}), resumption.history
+            going_on = {"messages": [], "state": resumption.projection.state, "resume": None}
+            return Past(run_input=run_input.model_copy(update=going_on), history=resumption.history)
+        if run_input.resume:
+            past: Past = await self.read(self._answered, run_input)
+            return past
         if self.plan.source is not None:
             snapshot = await latest_snapshot(step_store, self.plan.source)
             if snapshot is None:
                 raise NotContinuable
-            return run_input, snapshot.messages
+            return Past(run_input=run_input, history=snapshot.messages)
         if self.turn is not None:
-            begun: tuple[RunAgentInput, list[ModelMessage]] = await self.read(self.turn.begin, run_input)
-            return begun
-        return run_input, []
+            run_input, history = await self.read(self.turn.begin, run_input)
+            return Past(run_input=run_input, history=history)
+        return Past(run_input=run_input, history=[])
+
+    def _answered(self, run_input: RunAgentInput) -> Past:
+        """Return what a run goes on from that answers interrupts."""
+        answers = self.plan.store.answers(self.journal.key)
+        if self.turn is not None:
+            run_input = self.turn.with_state(run_input)
+        results = [message for message in run_input.messages if isinstance(message, ToolMessage)]
+        asked = [message for message in run_input.messages if not isinstance(message, ToolMessage)]
+        history, decisions = answered(self.history, answers, results)
+        return Past(
+            run_input=run_input.model_copy(update={"messages": asked, "resume": None}),
+            history=history,
+            decisions=decisions,
+            answered=[answer.tool_call_id for answer in answers],
+        )
 
     async def _calls(self, resumption: Resumption, step_store: Any) -> UnfinishedCalls:
         """Return what is known of the calls that the run was in the middle of."""

@@ -1,4 +1,4 @@
-"""The states of a run and the changes between them."""
+"""The states of a run, the changes between them, and what becomes of what a run asks."""
 
 from django.db.models import TextChoices
 
@@ -30,3 +30,13 @@ TRANSITIONS: dict[RunStatus, frozenset[RunStatus]] = {
 def sources_of(status: RunStatus) -> list[RunStatus]:
     """Return the states from which a run may become `status`."""
     return [source for source, targets in TRANSITIONS.items() if status in targets]
+
+
+class Decision(TextChoices):
+    """What has become of an interrupt."""
+
+    PENDING = "pending"
+    APPROVED = "approved"
+    DENIED = "denied"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"

@@ -8,7 +8,7 @@ from pydantic_ai.messages import ModelMessage
 from django_pydantic_agent.log.projection import Projection
 from django_pydantic_agent.runs.plan import ThreadPlan
 from django_pydantic_agent.stores.base import RunHistory, RunStore
-from django_pydantic_agent.stores.conversations import TurnSave
+from django_pydantic_agent.stores.conversations import TurnGround, TurnSave
 from django_pydantic_agent.threads.history import agui_messages, past, unfinished
 from django_pydantic_agent.threads.reconcile import overlay_state
 
@@ -28,8 +28,7 @@ class RunTurn:
     def begin(self, run_input: RunAgentInput) -> tuple[RunAgentInput, list[ModelMessage]]:
         """Return the input with the thread's state and the question, and the model's history before it."""
         ground = self._plan.conversation.ground(run=self._key)
-        state = overlay_state(ground.state, run_input.state, knows_newest=self._plan.knows_newest)
-        run_input = run_input.model_copy(update={"state": state})
+        run_input = self._with_state(run_input, ground)
         results = [message for message in run_input.messages if isinstance(message, ToolMessage)]
         goes_on = self._plan.goes_on
         if goes_on is not None and self._store.boundary_seq(goes_on):
@@ -40,6 +39,14 @@ class RunTurn:
             asked = [message for message in run_input.messages if not isinstance(message, ToolMessage)]
             run_input = run_input.model_copy(update={"messages": asked})
         return run_input, past(self._history, self._store, self._plan.conversation, ground, results)
+
+    def with_state(self, run_input: RunAgentInput) -> RunAgentInput:
+        """Return the input with the thread's state."""
+        return self._with_state(run_input, self._plan.conversation.ground(run=self._key))
+
+    def _with_state(self, run_input: RunAgentInput, ground: TurnGround) -> RunAgentInput:
+        state = overlay_state(ground.state, run_input.state, knows_newest=self._plan.knows_newest)
+        return run_input.model_copy(update={"state": state})
 
     def catch_up(self, state: object) -> Iterator[BaseEvent]:
         """Yield what a client has to hear that does not know the whole thread.

@@ -55,7 +55,7 @@ async def unfinished_calls(
     unknown: list[str] = []
     on_wire = _ids_on_wire(response, projection)
     for call in response.tool_calls:
-        wire_id = on_wire[call.tool_call_id]
+        wire_id = on_wire.get(call.tool_call_id, call.tool_call_id)
         if (answer := answers.get(wire_id)) is not None:
             results[call.tool_call_id] = _content(answer, call)
             shown.append(wire_id)
@@ -93,12 +93,13 @@ class AnsweredCalls(AbstractCapability[Any]):
 
 
 def _ids_on_wire(response: ModelResponse, projection: Projection) -> dict[str, str]:
-    """Return the ids on the wire of the calls of the last response, by the model's ids."""
-    latest = {
-        model_id(call["id"]): call["id"] for message in projection.messages for call in message.get("toolCalls", ())
-    }
+    """Return the ids on the wire of the calls of the last response that the log knows, by the model's ids."""
+    ids = [call["id"] for message in projection.messages for call in message.get("toolCalls", ())]
+    # Of a call that another run has made, the log has the result at most.
+    ids += [message["toolCallId"] for message in projection.messages if message["role"] == "tool"]
+    latest = {model_id(wire_id): wire_id for wire_id in ids}
     calls = [call.tool_call_id for call in response.tool_calls]
-    return {call: latest.get(model_id(call), call) for call in calls}
+    return {call: latest[model_id(call)] for call in calls if model_id(call) in latest}
 
 
 def _content(answer: ToolMessage, call: ToolCallPart) -> Any:

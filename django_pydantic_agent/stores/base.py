@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from django_pydantic_agent.ownership import Owner
-from django_pydantic_agent.runs.states import RunStatus
+from django_pydantic_agent.runs.states import Decision, RunStatus
+from django_pydantic_agent.stores.approvals import Answer, AskedCall, StoredInterrupt
 from django_pydantic_agent.stores.attempts import attempt_id
 from django_pydantic_agent.stores.conversations import TurnSave
 
@@ -38,7 +39,8 @@ class NewRun:
     `message_ids` are the ids of the accepted messages, `first_frame` makes the encoded RUN_STARTED event (seq 1).
     `cancel_after` is for how many seconds the run goes on while nobody watches it, None where it always does.
     `conversation` accepts `turn` in the transaction that writes the run. `request` is JSON: what another process needs
-    besides to execute the run (see `runs/rebuild.py`).
+    besides to execute the run (see `runs/rebuild.py`). The run is accepted with all of `answers` to interrupts, by
+    `decider`, or not at all; what the runs of the keys in `gives_up` asked is cancelled.
     """
 
     owner: Owner | None
@@ -57,6 +59,9 @@ class NewRun:
     turn: "TurnStart | None" = None
     request: dict[str, Any] | None = None
     idempotency: Idempotency | None = None
+    answers: Sequence[Answer] = ()
+    decider: str = ""
+    gives_up: Sequence[int] = ()
 
     def accept_turn(self, run: int) -> int | None:
         """Write the turn for the run of this key and return the thread's revision, None outside of threads."""
@@ -71,7 +76,7 @@ class StoredRun:
 
     `key` names the run inside its store and is never shown to a client. `last_seq` is the last committed frame.
     `content_digest` is that of its `Idempotency`. `error` is `{"code", "message"}` and safe to show; `interrupts` are
-    AG-UI interrupts as JSON objects.
+    the open ones, as AG-UI JSON, and `pending_calls` the ids of the frontend tool calls that it has ended with.
     """
 
     key: int
@@ -95,8 +100,12 @@ class StoredRun:
     continuable: bool = False
     unresolved_effects: int = 0
     parent_unresolved_effects: int = 0
-    pending_interrupts: int = 0
+    pending_calls: list[str] = field(default_factory=list)
     cancel_after: float | None = None
+
+    @property
+    def pending_interrupts(self) -> int:
+        return len(self.interrupts)
 
     @property
     def ledger_ids(self) -> list[str]:
@@ -127,15 +136,16 @@ class RunPage:
 class Ending:
     """How a run ends, and the maker of its terminal frame, which is written together with it.
 
-    `pending_calls` are the ids of the frontend tool calls that wait for the client's results. `unresolved` is the
-    reason to note for tool effects that have no outcome, empty where there is none to give. `folded` is kept as
-    `RunStore.keep_fold` keeps it.
+    `interrupts` are AG-UI JSON, `asked_calls` the tool calls that they are about, by their ids; `pending_calls` are the
+    ids of the frontend tool calls that wait for the client's results. `unresolved` is the reason to note for tool
+    effects that have no outcome, empty where there is none to give. `folded` is kept as `RunStore.keep_fold` keeps it.
     """
 
     status: RunStatus
     frame: FrameMaker
     error: dict[str, str] | None = None
     interrupts: Sequence[dict[str, Any]] = ()
+    asked_calls: Mapping[str, AskedCall] = field(default_factory=dict)
     pending_calls: Sequence[str] = ()
     message_ids: Sequence[str] = ()
     usage: dict[str, int] | None = None
@@ -312,8 +322,8 @@ class RunStore(Protocol):
         """Write a run and its first frame in one transaction and call `on_commit` once they are safe.
 
         Raises `RunIdTaken` where the owner already has a run of this id in this scope, `IdempotencyKeyTaken` where it
-        has one of this key in this scope and server, `RunNotFound` where the run that it continues is gone, and
-        `WriteTooLarge` for what the store cannot hold.
+        has one of this key in this scope and server, `RunNotFound` where the run that it continues is gone,
+        `InterruptDecided` where one of its answers comes too late, and `WriteTooLarge` for what the store cannot hold.
         """
         ...
 
@@ -350,7 +360,27 @@ class RunStore(Protocol):
         ...
 
     def ahead(self, key: int) -> StoredRun | None:
-        """Return the live run in the same thread that was accepted last before this one."""
+        """Return the last run before this one in the same thread that is live, or whose interrupts are undecided."""
+        ...
+
+    def asked_by(self, interrupt_id: str, *, owner: Owner | None, scope: str, thread_id: str) -> StoredRun | None:
+        """Return the run of a thread that ended with this interrupt."""
+        ...
+
+    def interrupts(self, key: int) -> Sequence[StoredInterrupt]:
+        """Return what a run ended with, decided or not, in the order in which it asked."""
+        ...
+
+    def answers(self, key: int) -> Sequence[StoredInterrupt]:
+        """Return the interrupts that a run was accepted with the answers to."""
+        ...
+
+    def undecided(self, *, owner: Owner | None, scope: str, thread_id: str) -> Sequence[int]:
+        """Return the keys of the runs of a thread that have undecided interrupts."""
+        ...
+
+    def give_up(self, key: int, decision: Decision, *, conversation: "ConversationStore | None") -> None:
+        """Decide what is undecided of a run, and end the wait of its thread, where `conversation` has one."""
         ...
 
     def lineage_message_ids(self, key: int) -> set[str]:

@@ -250,3 +250,7 @@ class ConversationStore(Protocol):
         Returns 0 where the thread was deleted meanwhile.
         """
         ...
+
+    def end_wait(self, *, run: int) -> None:
+        """Have the thread of a run wait no more for what that run has ended with, if it does."""
+        ...

@@ -7,9 +7,17 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from django_pydantic_agent.exceptions import IdempotencyKeyTaken, InvalidInput, LeaseLost, RunIdTaken, RunNotFound
+from django_pydantic_agent.exceptions import (
+    IdempotencyKeyTaken,
+    InterruptDecided,
+    InvalidInput,
+    LeaseLost,
+    RunIdTaken,
+    RunNotFound,
+)
 from django_pydantic_agent.ownership import Owner
-from django_pydantic_agent.runs.states import RunStatus
+from django_pydantic_agent.runs.states import Decision, RunStatus
+from django_pydantic_agent.stores.approvals import StoredInterrupt, asked_interrupts
 from django_pydantic_agent.stores.base import (
     KeptFold,
     LedgerChange,
@@ -23,6 +31,8 @@ from django_pydantic_agent.stores.base import (
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage
+
+    from django_pydantic_agent.stores.conversations import ConversationStore
 
 ENDED_RUNS = 256
 """How many runs are remembered after their end."""
@@ -44,6 +54,23 @@ class _Entry:
     end: "list[ModelMessage]" = field(default_factory=list)
     boundary_seq: int = 0
     idempotency_name: IdempotencyName | None = None
+    place: tuple[int, int] = (0, 0)
+    asked: dict[str, StoredInterrupt] = field(default_factory=dict)
+
+    def stored(self) -> StoredRun:
+        """Return the run with those of its interrupts that are open now."""
+        if not self.asked:
+            return self.run
+        interrupts = [interrupt for interrupt in self.run.interrupts if self.asked[interrupt["id"]].is_open]
+        return replace(self.run, interrupts=interrupts)
+
+    @property
+    def undecided(self) -> list[StoredInterrupt]:
+        return [interrupt for interrupt in self.asked.values() if interrupt.decision is Decision.PENDING]
+
+    def give_up(self, decision: Decision, *, decided_by: int | None = None) -> None:
+        for interrupt in self.undecided:
+            self.asked[interrupt.id] = replace(interrupt, decision=decision, decided_by=decided_by)
 
 
 class MemoryRunStore(RunStore):
@@ -84,9 +111,17 @@ class MemoryRunStore(RunStore):
                 parent_run_id=new.parent.run_id if new.parent else None,
                 cancel_after=new.cancel_after,
             )
+            decided = self._decided(new, run.key)
             parent = new.parent.key if new.parent else None
             entry = _Entry(run, new.input, list(new.message_ids), new.request, parent=parent)
+            # An answer comes before the turns that are queued behind the question.
+            entry.place = (self._entries[decided[0].run].place[0] if decided else run.key, run.key)
             entry.frames.append(new.first_frame(new.accept_turn(run.key)))
+            for interrupt in decided:
+                self._entries[interrupt.run].asked[interrupt.id] = interrupt
+            for key in new.gives_up:
+                if key in self._entries:
+                    self._entries[key].give_up(Decision.CANCELLED, decided_by=run.key)
             self._entries[run.key] = entry
             if name is not None:
                 self._names[name] = run.key
@@ -99,23 +134,23 @@ class MemoryRunStore(RunStore):
     def get(self, *, owner: Owner | None, scope: str, run_id: str) -> StoredRun | None:
         with self._lock:
             key = None if owner is None else self._names.get((owner, scope, run_id))
-            return None if key is None else self._entries[key].run
+            return None if key is None else self._entries[key].stored()
 
     def by_key(self, key: int, *, owner: Owner | None) -> StoredRun | None:
         with self._lock:
             entry = self._entries.get(key)
-            return entry.run if entry is not None and entry.run.owner == owner else None
+            return entry.stored() if entry is not None and entry.run.owner == owner else None
 
     def by_idempotency_key(self, key: str, *, owner: Owner | None, scope: str, server: str) -> StoredRun | None:
         with self._lock:
             found = None if owner is None else self._by_idempotency.get((owner, scope, server, key))
-            return None if found is None else self._entries[found].run
+            return None if found is None else self._entries[found].stored()
 
     def page(self, *, owner: Owner | None, scope: str, query: RunQuery) -> RunPage:
         if query.cursor is not None and not query.cursor.isdecimal():
             raise InvalidInput("the cursor is not one that this server gave for this list")
         with self._lock:
-            own = [self._entries[key].run for name, key in self._names.items() if name[:2] == (owner, scope)]
+            own = [self._entries[key].stored() for name, key in self._names.items() if name[:2] == (owner, scope)]
         runs = [run for run in sorted(own, key=lambda run: -run.key) if _matches(run, query)]
         if query.limit and len(runs) > query.limit:
             runs = runs[: query.limit]
@@ -147,15 +182,42 @@ class MemoryRunStore(RunStore):
 
     def ahead(self, key: int) -> StoredRun | None:
         with self._lock:
-            own = self._entries[key].run
+            place, own = self._entries[key].place, self._entries[key].run
             ahead = [
-                entry.run
+                entry.stored()
                 for entry in self._entries.values()
-                if entry.run.key < key
-                and entry.run.status.is_live
+                if entry.place < place
+                and (entry.run.status.is_live or entry.undecided)
                 and (entry.run.owner, entry.run.scope, entry.run.thread_id) == (own.owner, own.scope, own.thread_id)
             ]
-        return max(ahead, key=lambda run: run.key, default=None)
+        return max(ahead, key=lambda run: self._entries[run.key].place, default=None)
+
+    def asked_by(self, interrupt_id: str, *, owner: Owner | None, scope: str, thread_id: str) -> StoredRun | None:
+        with self._lock:
+            entries = self._of_thread(owner, scope, thread_id)
+            return next((entry.stored() for entry in entries if interrupt_id in entry.asked), None)
+
+    def interrupts(self, key: int) -> Sequence[StoredInterrupt]:
+        return list(self._entry(key).asked.values())
+
+    def answers(self, key: int) -> Sequence[StoredInterrupt]:
+        with self._lock:
+            return [
+                interrupt
+                for entry in self._entries.values()
+                for interrupt in entry.asked.values()
+                if interrupt.decided_by == key and interrupt.answer is not None
+            ]
+
+    def undecided(self, *, owner: Owner | None, scope: str, thread_id: str) -> Sequence[int]:
+        with self._lock:
+            return [entry.run.key for entry in self._of_thread(owner, scope, thread_id) if entry.undecided]
+
+    def give_up(self, key: int, decision: Decision, *, conversation: "ConversationStore | None") -> None:
+        with self._lock:
+            self._entry(key).give_up(decision)
+            if conversation is not None:
+                conversation.end_wait(run=key)
 
     def lineage_message_ids(self, key: int) -> set[str]:
         ids: set[str] = set()
@@ -203,6 +265,22 @@ class MemoryRunStore(RunStore):
                     del self._by_idempotency[entry.idempotency_name]
             del self._ended[:-ENDED_RUNS]
 
+    def _of_thread(self, owner: Owner | None, scope: str, thread_id: str) -> list[_Entry]:
+        name = (owner, scope, thread_id)
+        runs = [self._entries[key] for key in self._names.values()]
+        return [entry for entry in runs if (entry.run.owner, entry.run.scope, entry.run.thread_id) == name]
+
+    def _decided(self, new: NewRun, run: int) -> list[StoredInterrupt]:
+        """Return the interrupts that a new run answers, as they are then."""
+        decided = []
+        for answer in new.answers:
+            entry = self._entries.get(answer.run)
+            asked = None if entry is None else entry.asked.get(answer.id)
+            if asked is None or asked.decision is not Decision.PENDING:
+                raise InterruptDecided
+            decided.append(replace(asked, decision=answer.decision, answer=answer.said, decided_by=run))
+        return decided
+
     def _entry(self, key: int) -> _Entry:
         with self._lock:
             if key not in self._entries:
@@ -231,8 +309,10 @@ class MemoryRunStore(RunStore):
                 finished_at=datetime.now(UTC),
                 error=write.ending.error,
                 interrupts=list(write.ending.interrupts),
-                pending_interrupts=len(write.ending.interrupts),
+                pending_calls=list(write.ending.pending_calls),
             )
+            asked = asked_interrupts(run.key, write.ending.interrupts, write.ending.asked_calls)
+            entry.asked = {interrupt.id: interrupt for interrupt in asked}
         entry.run = changed
         return None
 

@@ -419,6 +419,12 @@ class MemoryConversationStore(ConversationStore):
             thread.updated_at = datetime.now(UTC)
             return thread.revision
 
+    def end_wait(self, *, run: int) -> None:
+        with self._kept.lock:
+            thread = self._kept.of_run.get(run)
+            if thread is not None and thread.waiting == run:
+                thread.waiting = None
+
     def _thread(self, owner: Owner, thread_id: str, revision: int | None = None) -> _Thread:
         thread = self._kept.threads.get((owner, self.scope, thread_id))
         if thread is None:

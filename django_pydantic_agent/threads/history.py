@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from ag_ui.core import AssistantMessage, EventType, FunctionCall, Message, ToolMessage
 from ag_ui.core import ToolCall as AGUIToolCall
 from pydantic import TypeAdapter
+from pydantic_ai import DeferredToolResults, ToolApproved, ToolDenied
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -18,10 +19,13 @@ from pydantic_ai.messages import (
 from pydantic_ai.ui.ag_ui import AGUIAdapter
 from pydantic_core import from_json
 
+from django_pydantic_agent.exceptions import NotContinuable
 from django_pydantic_agent.log.adapter import calls_on_wire
 from django_pydantic_agent.log.frames import begins_attempt
 from django_pydantic_agent.log.reading import frames_after
+from django_pydantic_agent.policy.approvals import approval
 from django_pydantic_agent.runs.states import CUT, RunStatus
+from django_pydantic_agent.stores.approvals import StoredInterrupt
 from django_pydantic_agent.stores.base import RunHistory, RunStore
 from django_pydantic_agent.stores.conversations import ConversationStore, TurnGround
 
@@ -49,7 +53,8 @@ def past(
     """
     first, previous = ground.first_of_turn, ground.previous
     if first is not None and store.boundary_seq(first):
-        return history.begin(first, "start")
+        # An answer that came with a new question has begun on open calls.
+        return repair_messages(history.begin(first, "start"))
     if ground.kept is not None:
         return repair_messages([*history.begin(ground.previous_first, "start"), *_loaded(ground.kept)])
     if previous is None:
@@ -70,6 +75,23 @@ def unfinished(history: RunHistory, run: int, results: Sequence[ToolMessage] = (
     while messages and isinstance(messages[-1], ModelResponse) and not _calls(messages[-1]):
         messages = messages[:-1]
     return repair_messages([*messages, *_answers(messages, results)])
+
+
+def answered(
+    history: RunHistory, answers: Sequence[StoredInterrupt], results: Sequence[ToolMessage]
+) -> tuple[list[ModelMessage], DeferredToolResults]:
+    """Return the history of the run that asked, its calls still open, and what was decided on these.
+
+    `results` are those of the frontend tools that it waited for too.
+    """
+    messages = history.begin(answers[0].run)
+    calls = calls_on_wire(messages, [answer.tool_call_id for answer in answers])
+    if any(answer.tool_call_id not in calls for answer in answers):
+        raise NotContinuable
+    approvals: dict[str, bool | ToolApproved | ToolDenied] = {
+        calls[answer.tool_call_id].tool_call_id: approval(answer) for answer in answers
+    }
+    return [*messages, *_answers(messages, results)], DeferredToolResults(approvals=approvals)
 
 
 def said_after_boundary(store: RunStore, run: int) -> str:

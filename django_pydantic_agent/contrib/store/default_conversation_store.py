@@ -202,6 +202,9 @@ class DefaultConversationStore(ConversationStore):
     def end(self, saved: TurnSave, ending: "Ending") -> int:
         return turns.end(saved, ending, using=self._alias)
 
+    def end_wait(self, *, run: int) -> None:
+        self._threads.filter(waiting_run=run).update(waiting_run=None)
+
     @property
     def _alias(self) -> str:
         # Reads too: a replica that lags would not have the turn that was just written.

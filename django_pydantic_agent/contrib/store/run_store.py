@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from django.db import DatabaseError, IntegrityError, InterfaceError, connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Exists, OuterRef, Q
 
+from django_pydantic_agent.contrib.store import approvals
 from django_pydantic_agent.contrib.store.changes import Change, apply, run_columns, update_runs
 from django_pydantic_agent.contrib.store.cursors import Cursors
 from django_pydantic_agent.contrib.store.effects import note_reason
@@ -30,12 +32,14 @@ from django_pydantic_agent.exceptions import (
 )
 from django_pydantic_agent.log.frames import storable, storable_value
 from django_pydantic_agent.ownership import Owner
-from django_pydantic_agent.runs.states import LIVE, RunStatus, sources_of
+from django_pydantic_agent.runs.states import LIVE, Decision, RunStatus, sources_of
+from django_pydantic_agent.stores.approvals import StoredInterrupt
 from django_pydantic_agent.stores.base import Ending, KeptFold, NewRun, RunPage, RunQuery, RunWrite, StoredRun
 
 if TYPE_CHECKING:
     from django_pydantic_agent.contrib.store.leases import DatabaseRunLeases
     from django_pydantic_agent.contrib.store.run_history import DatabaseRunHistory
+    from django_pydantic_agent.stores.conversations import ConversationStore
 
 _SUMMARY = (
     "pk",
@@ -55,6 +59,7 @@ _SUMMARY = (
     "last_seq",
     "error",
     "interrupts",
+    "pending_calls",
     "preview",
     "is_continuable",
     "unresolved_effects",
@@ -105,6 +110,7 @@ class DatabaseRunStore:
         try:
             with transaction.atomic(using=alias), within_packets(alias):
                 row.save(using=alias, force_insert=True)
+                approvals.decide(new, row.pk, using=alias)
                 insert(
                     connections[alias],
                     RunFrames,
@@ -200,10 +206,40 @@ class DatabaseRunStore:
         return self._runs.filter(pk=key).values_list("boundary_seq", flat=True).first() or 0
 
     def ahead(self, key: int) -> StoredRun | None:
-        own = self._runs.filter(pk=key).values("in_thread")
-        ahead = self._runs.filter(in_thread__in=own, pk__lt=key, status__in=LIVE).order_by("-pk")
+        own = self._runs.filter(pk=key).values_list("in_thread", "turn").first()
+        if own is None:
+            return None
+        thread, turn = own
+        # An answer comes before the turns that are queued behind the question.
+        before = Q(turn__lt=turn) | Q(turn=turn, pk__lt=key) | Q(pk__lt=key, status=RunStatus.RUNNING)
+        asks = Q(status=RunStatus.INTERRUPTED) & Exists(approvals.undecided(self._alias).filter(run=OuterRef("pk")))
+        ahead = self._runs.filter(before, Q(status__in=LIVE) | asks, in_thread=thread).order_by("-turn", "-pk")
         owner = ahead.values_list("owner", flat=True).first()
         return None if owner is None else next(self._stored(ahead[:1], Owner(owner)), None)
+
+    def asked_by(self, interrupt_id: str, *, owner: Owner | None, scope: str, thread_id: str) -> StoredRun | None:
+        if owner is None:
+            return None
+        runs = self._runs.for_owner(owner, scope, thread=thread_id)
+        return next(self._stored(runs.filter(asked__interrupt_digest=digest(interrupt_id)), owner), None)
+
+    def interrupts(self, key: int) -> Sequence[StoredInterrupt]:
+        return approvals.read(using=self._alias, run=key)
+
+    def answers(self, key: int) -> Sequence[StoredInterrupt]:
+        return [found for found in approvals.read(using=self._alias, decided_by_run=key) if found.answer is not None]
+
+    def undecided(self, *, owner: Owner | None, scope: str, thread_id: str) -> Sequence[int]:
+        if owner is None:
+            return []
+        runs = self._runs.for_owner(owner, scope, thread=thread_id)
+        return list(runs.filter(asked__decision=Decision.PENDING).values_list("pk", flat=True).distinct())
+
+    def give_up(self, key: int, decision: Decision, *, conversation: "ConversationStore | None") -> None:
+        with transaction.atomic(using=self._alias):
+            approvals.give_up([key], decision, using=self._alias)
+            if conversation is not None:
+                conversation.end_wait(run=key)
 
     def lineage_message_ids(self, key: int) -> set[str]:
         table = self._connection.ops.quote_name(Run._meta.db_table)
@@ -265,15 +301,17 @@ class DatabaseRunStore:
         except Run.DoesNotExist:
             raise RunNotFound from None
 
-    @staticmethod
-    def _stored(runs: RunQuerySet, owner: Owner) -> Iterator[StoredRun]:
-        for row in runs.with_unresolved_effects().values(*_SUMMARY):
+    def _stored(self, runs: RunQuerySet, owner: Owner) -> Iterator[StoredRun]:
+        rows = list(runs.with_unresolved_effects().values(*_SUMMARY))
+        asking = [row["pk"] for row in rows if row["interrupts"]]
+        open_ids = approvals.open_ids(asking, using=self._alias) if asking else ()
+        for row in rows:
             row["key"] = row.pop("pk")
             row["digest"] = row.pop("body_digest")
             row["started_at"] = row.pop("created_at")
             row["continuable"] = row.pop("is_continuable")
             row["status"] = RunStatus(row["status"])
-            row["pending_interrupts"] = len(row["interrupts"]) if row["status"] is RunStatus.INTERRUPTED else 0
+            row["interrupts"] = [asked for asked in row["interrupts"] if (row["key"], asked["id"]) in open_ids]
             yield StoredRun(**{**row, "owner": owner})
 
     def _write(self, writes: Sequence[RunWrite]) -> list[Exception | None]:
@@ -289,6 +327,10 @@ class DatabaseRunStore:
                     applied.append(write)
                 elif not _is_committed(connection, write):
                     results[index] = LeaseLost("the run goes on elsewhere, has ended or is gone")
+            ends = [
+                (write.key, write.ending) for write in applied if write.ending is not None and write.ending.interrupts
+            ]
+            approvals.write_asked(ends, using=alias)
             for write in applied:
                 write.save_turns()
             frames = [
@@ -400,6 +442,7 @@ def _ending_columns(ending: Ending) -> dict[str, Any]:
         "finished_at": to_microseconds(datetime.now(UTC)),
         "error": None if ending.error is None else as_json(ending.error),
         "interrupts": as_json(list(ending.interrupts)),
+        "pending_calls": as_json(list(ending.pending_calls)),
         "output_message_ids": as_json(list(ending.message_ids)),
         "usage": None if ending.usage is None else as_json(ending.usage),
         "timing": None if ending.timing is None else as_json(ending.timing),

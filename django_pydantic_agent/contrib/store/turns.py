@@ -12,6 +12,7 @@ from django.db import OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import F, Q, QuerySet
 
+from django_pydantic_agent.contrib.store.approvals import give_up
 from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.contrib.store.models import Run, Thread, ThreadMessage
 from django_pydantic_agent.contrib.store.outages import is_deadlock
@@ -21,6 +22,7 @@ from django_pydantic_agent.exceptions import ThreadChanged
 from django_pydantic_agent.log.frames import JsonObject, storable, storable_value
 from django_pydantic_agent.log.preview import preview
 from django_pydantic_agent.ownership import Owner
+from django_pydantic_agent.runs.states import Decision
 from django_pydantic_agent.stores.base import Ending
 from django_pydantic_agent.stores.conversations import TurnSave, TurnStart
 from django_pydantic_agent.threads.branch import IMPORTED, content_digest
@@ -101,6 +103,8 @@ def end(saved: TurnSave, ending: Ending, *, using: str) -> int:
             "open_calls": storable_value(list(ending.pending_calls)),
             "open_interrupts": storable_value(list(ending.interrupts)),
         }
+    elif ending.interrupts:
+        give_up([saved.run], Decision.CANCELLED, using=using)
     threads = Thread.objects.using(using).filter(pk=thread)
     threads.update(**changes)
     # After the thread: on MariaDB a new message locks its thread for others to read, and two could not both go on.

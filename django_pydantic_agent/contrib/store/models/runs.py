@@ -81,6 +81,7 @@ class Run(models.Model):
     request = models.JSONField(_("request"), null=True)
     error = models.JSONField(_("error"), null=True)
     interrupts = models.JSONField(_("interrupts"), default=list)
+    pending_calls = models.JSONField(_("pending frontend calls"), default=list)
     usage = models.JSONField(_("usage"), null=True)
     timing = models.JSONField(_("timing"), null=True)
     # Frames of the preamble of an ended run, one per line, compressed; see `KeptFold`.
