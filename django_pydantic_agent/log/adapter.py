@@ -51,7 +51,10 @@ class RunEventStream(AGUIEventStream[Any, Any]):
             interrupt.id = str(uuid4())
             interrupt.tool_call_id = call_ids.on_wire(call.tool_call_id)
             interrupt.expires_at = None if expires_at is None else expires_at.isoformat(timespec="milliseconds")
-            asked[interrupt.id] = AskedCall(call.tool_name, call.args_as_json_str())
+            # As the model wrote them: pydantic-ai's own text is made anew, and rounds decimals.
+            arguments = call.args if isinstance(call.args, str) else call.args_as_json_str()
+            interrupt.message = f"Approve {call.tool_name}({arguments})?"
+            asked[interrupt.id] = AskedCall(call.tool_name, arguments)
         return outcome, asked
 
     def pending_calls(self, call_ids: "ToolCallIds") -> list[str]:

@@ -37,9 +37,10 @@ class Tab:
         """Post the transcript, or `messages` in its place, under a new run id; return the response."""
         headers = fields.pop("headers", None)
         run_id = fields.pop("run_id", None) or fresh("r")
+        url = fields.pop("url", self.mount)
         posted = self.messages if messages is None else messages
         fields = {"protocolVersion": "1.0"} | fields
-        return post(self.client, self.mount, run_id, posted, thread_id=self.thread_id, headers=headers, **fields)
+        return post(self.client, url, run_id, posted, thread_id=self.thread_id, headers=headers, **fields)
 
     def take(self, response: Any) -> list[dict[str, Any]]:
         """Read a stream to its end and do what its events say."""

@@ -100,10 +100,10 @@ def test_nothing_new_on_an_answered_run_is_refused(client: Client):
     assert error(post(client, "/agent/resume/r1/", "r2", [user_message("hello")])) == (422, "nothing_to_run")
 
 
-def test_answers_to_interrupts_are_refused_for_now(client: Client):
+def test_C26_answers_to_what_the_run_has_not_asked_are_refused(client: Client):
     frames(post(client, "/agent/", "r1"))
     resume = [{"interruptId": "i1", "status": "resolved"}]
-    assert error(post(client, "/agent/fork/r1/", "r2", MORE, resume=resume)) == (422, "approvals_unavailable")
+    assert error(post(client, "/agent/fork/r1/", "r2", MORE, resume=resume)) == (422, "unknown_interrupt")
 
 
 def test_scopes_do_not_reach_each_other(client: Client):

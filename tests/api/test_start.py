@@ -145,10 +145,10 @@ def test_only_a_viewer_that_declares_1_0_gets_what_breaks_older_ones(
     assert [frame.id for frame in found] == [frame.id for frame in log]
 
 
-def test_a_post_with_answers_to_interrupts_is_refused_for_now(client: Client):
+def test_C26_answers_to_what_nobody_has_asked_are_refused(client: Client):
     resume = [{"interruptId": "i1", "status": "resolved"}]
-    assert error(post(client, "/agent/", resume=resume)) == (422, "approvals_unavailable")
-    assert error(post(client, "/agent/", messages=[], resume=resume)) == (422, "approvals_unavailable")
+    assert error(post(client, "/agent/", resume=resume)) == (422, "unknown_interrupt")
+    assert error(post(client, "/agent/", messages=[], resume=resume)) == (422, "unknown_interrupt")
     assert events(post(client, "/agent/", resume=[]))[-1]["type"] == "RUN_FINISHED"
 
 

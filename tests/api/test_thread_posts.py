@@ -359,7 +359,7 @@ def test_C26_an_approval_that_nobody_asked_for_is_refused(tab: Tab):
     tab.say("one")
     before = tab.stored()
     resume = [{"interruptId": "i1", "status": "resolved"}]
-    assert error(tab.send(resume=resume)) == (422, "approvals_unavailable")
+    assert error(tab.send(resume=resume)) == (422, "unknown_interrupt")
     assert tab.stored() == before
 
 
