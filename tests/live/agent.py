@@ -125,6 +125,12 @@ def write(ctx: RunContext[AgentDeps], text: str) -> str:
     return f"wrote {text}"
 
 
+@registry.tool(requires_approval=True)
+def sign(ctx: RunContext[AgentDeps], text: str) -> str:
+    """Write a note of the user, if the user says so."""
+    return write(ctx, text)
+
+
 @registry.tool
 async def write_in_thread(ctx: RunContext[AgentDeps], text: str) -> str:
     """Write a note of the user, from a coroutine."""
