@@ -212,6 +212,9 @@ class ScopedConversationStore(ConversationStore):
     def end(self, saved: TurnSave, ending: "Ending") -> int:
         return self._store.end(saved, ending)
 
+    def end_wait(self, *, run: int) -> None:
+        self._store.end_wait(run=run)
+
 
 def _checked(scope: str) -> str:
     if not scope or not isinstance(scope, str):

@@ -321,6 +321,16 @@ class ConversationStoreConformance:
         assert [turn.state for turn in view.turns] == [TurnState.CUT, TurnState.LIVE]
         assert view.open_interrupts == set()
 
+    def test_a_thread_waits_no_more_where_what_its_run_asked_is_given_up(self) -> None:
+        store = self.make_store()
+        run = self.accept(store, said("u1"))
+        self.end(store, run, (1, answer("a1", "", "c1")), status=RunStatus.INTERRUPTED, interrupts=[{"id": "i1"}])
+        store.end_wait(run=run + 1)
+        assert self.viewed(store).open_interrupts == {"i1"}
+        store.end_wait(run=run)
+        view = self.viewed(store)
+        assert (view.turns[0].state, view.open_interrupts) == (TurnState.CUT, set())
+
     def test_a_queued_turn_does_not_hide_what_the_one_ahead_waits_for(self) -> None:
         store = self.make_store()
         first = self.accept(store, said("u1"))
