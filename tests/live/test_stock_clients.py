@@ -110,3 +110,25 @@ def test_a_call_of_a_tool_that_the_client_has_is_left_to_it(uvicorn: Server, vis
     ]
     finished = answer["events"][-1]
     assert ("pendingToolCallIds" in finished.get("outcome", {})) == (version == "1.0.0")
+
+
+def test_what_a_run_asks_is_answered_by_a_client_that_has_come_back(uvicorn: Server, visitor: Visitor, version: str):
+    note = fresh("note")
+    asked = run(uvicorn, visitor, version, [call("sign", text=note)], ["signed"])
+    assert (asked["ok"], asked["error"], asked["warnings"]) == (True, None, [])
+    (interrupt,) = asked["events"][-1]["outcome"]["interrupts"]
+    entry = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}
+    answer = run_agent(
+        f"{uvicorn.url}/agent/",
+        headers=visitor.headers,
+        messages=asked["messages"],
+        thread_id=asked["events"][0]["threadId"],
+        client_version=version,
+        runId=fresh("run"),
+        resume=[entry],
+    )
+    assert (answer["ok"], answer["error"], answer["warnings"]) == (True, None, [])
+    assert [role for role, _ in said(answer["messages"])] == ["user", "assistant", "tool", "assistant"]
+    assert said(answer["messages"])[2:] == [("tool", f"wrote {note}"), ("assistant", "signed")]
+    assert visitor.user is not None
+    assert [saved.text for saved in visitor.user.notes.all()] == [note]

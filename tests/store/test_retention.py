@@ -12,7 +12,7 @@ from django_pydantic_agent.contrib.store import retention
 from django_pydantic_agent.contrib.store.models import Run, RunFrames, ToolEffect
 from django_pydantic_agent.contrib.store.run_log import RunLog
 from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore, new_row
-from django_pydantic_agent.runs.states import RunStatus
+from django_pydantic_agent.runs.states import Decision, RunStatus
 from django_pydantic_agent.stores.base import StoredRun
 from tests.store.factories import ending
 from tests.store.test_run_log import TERMINAL
@@ -98,7 +98,7 @@ class TestWhatGoes:
     def test_C43_live_and_waiting_runs_and_those_with_unresolved_effects_keep_their_logs(self, store):
         create(store, "queued")
         store.commit([write(create(store, "running"), 2, b"a", begins=True)])
-        ended(store, "waiting", status=RunStatus.INTERRUPTED)
+        waiting = ended(store, "waiting", status=RunStatus.INTERRUPTED)
         unresolved = ended(store, "unresolved", status=RunStatus.FAILED)
         ToolEffect.objects.create(
             run_id=unresolved.key, tool_call_id="c", call_digest="c", tool_name="t", status="started",
@@ -120,8 +120,9 @@ class TestWhatGoes:
             "orphaned": 0,
         }
         ToolEffect.objects.update(status="failed")
+        store.give_up(waiting.key, Decision.CANCELLED, conversation=None)
         prune("--older-than=0")
-        assert kept(store)["unresolved"] == 0
+        assert (kept(store)["unresolved"], kept(store)["waiting"]) == (0, 0)
 
     def test_repeating_it_does_nothing(self, store):
         ended(store)

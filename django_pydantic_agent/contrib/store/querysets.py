@@ -8,7 +8,7 @@ from django.db.models.functions import Coalesce
 
 from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.ownership import Owner
-from django_pydantic_agent.runs.states import CUT, ENDED, LIVE, RunStatus
+from django_pydantic_agent.runs.states import CUT, ENDED, LIVE, Decision
 
 if TYPE_CHECKING:
     from django_pydantic_agent.contrib.store.models import Run, Thread  # noqa: F401
@@ -85,12 +85,15 @@ class RunQuerySet(OwnedQuerySet["Run"]):
         A run that waits for an approval or has a tool effect without an outcome keeps its log. One that was cut in its
         thread keeps what it said behind its last boundary, because the model is told of it by the log.
         """
+        from django_pydantic_agent.contrib.store.models import Interrupt
+
+        undecided = Interrupt.objects.filter(run=models.OuterRef("pk"), decision=Decision.PENDING)
         through = models.Case(
             models.When(status__in=CUT, in_thread__isnull=False, then=models.F("boundary_seq")),
             default=models.F("last_seq"),
         )
         return (
-            self.filter(status__in=ENDED - {RunStatus.INTERRUPTED}, finished_at__lt=ended_before)
+            self.filter(~models.Exists(undecided), status__in=ENDED, finished_at__lt=ended_before)
             .with_unresolved_effects()
             .annotate(through=through)
             .filter(unresolved_effects=0, first_seq__lte=models.F("through"))
