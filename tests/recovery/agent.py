@@ -56,6 +56,15 @@ async def lookup(gate: str) -> str:
     return f"found {gate}"
 
 
+@registry.tool(requires_approval=True)
+async def sign(ctx: RunContext[AgentDeps], text: str, gate: str = "") -> str:
+    """Write a note of the user if the user says so, and wait at a gate of the test."""
+    await Note.objects.acreate(user=ctx.deps.user, text=text)
+    if gate:
+        await pass_gate(gate)
+    return f"signed {text}"
+
+
 @registry.tool
 def remember(number: int) -> Any:
     """Append a number to the state."""

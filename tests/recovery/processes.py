@@ -155,8 +155,11 @@ class Processes:
         assert run is not None
         return run
 
-    def check(self, body: Json, job: Job | None = None) -> list[Json]:
-        """Check that the log of an ended run is whole and holds all that was seen of it; return its events."""
+    def check(self, body: Json, job: Job | None = None, *, known_calls: Sequence[str] = ()) -> list[Json]:
+        """Check that the log of an ended run is whole and holds all that was seen of it; return its events.
+
+        `known_calls` are calls of earlier runs.
+        """
         run, store = self.run(body), durable_store()
         assert store is not None
         assert not run.status.is_live
@@ -171,7 +174,7 @@ class Processes:
             for seq, frame in job.shown().items():
                 assert frames[seq - 1] == frame
         events = [json.loads(frame) for frame in frames]
-        terminal = check_sequence(events)
+        terminal = check_sequence(events, known_calls=known_calls)
         assert terminal is not None
         assert (terminal["type"] == "RUN_ERROR") == (run.status in (RunStatus.ORPHANED, RunStatus.FAILED))
         unresolved = ToolEffect.objects.filter(run=run.key, status=EffectStatus.STARTED)
