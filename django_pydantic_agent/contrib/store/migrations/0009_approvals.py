@@ -8,7 +8,7 @@ import django_pydantic_agent.contrib.store.fields
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("django_pydantic_agent_store", "0007_viewers"),
+        ("django_pydantic_agent_store", "0008_tool_effect_verdicts"),
     ]
 
     operations = [
