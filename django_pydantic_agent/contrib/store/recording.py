@@ -156,6 +156,8 @@ class RecordingStepStore(DefaultStepStore):
             return
         live.effects[record.tool_call_id] = replace(record)
         texts = live.texts.get(record.tool_call_id, {})
+        if record.status != "started":
+            texts = {**texts, "reason": ""}
         row = records.effect_row(live.key, record, texts)
         call = digest(record.tool_call_id)
         self._journal.write(
