@@ -130,12 +130,9 @@ class ToolCallIds:
         begun: Iterable[str] = (),
         on_wire: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self._seen: Counter[str] = Counter()
-        self._wire: dict[str, str] = {}
-        for part in _calls(history):
-            self.take(part.tool_call_id)
+        self._seen = Counter(part.tool_call_id for part in _calls(history))
         self._seen.update(set(begun) - self._seen.keys())
-        self._wire.update(on_wire)
+        self._wire = dict(on_wire)
 
     def on_wire(self, tool_call_id: str) -> str:
         """Return the wire id of the latest call that the model named so."""

@@ -155,11 +155,11 @@ class Execution:
         if prepared.answered:
             # Whatever becomes of this run, what it goes on from is then known by it.
             self._keep(prepared.history)
-            self._projection.items.expect(prepared.answered)
+            self._projection.items.expect(prepared.answered.values())
         adapter = RunAdapter(agent=prepared.agent, run_input=prepared.run_input)
         begun = () if resumption is None else resumption.projection.items.calls
         history = [*prepared.history, *adapter.messages]
-        call_ids = ToolCallIds(history, begun=begun, on_wire=prepared.calls.on_wire)
+        call_ids = ToolCallIds(history, begun=begun, on_wire={**prepared.answered, **prepared.calls.on_wire})
         refused = _RUN_LEVEL if self._turn is None else _THREAD_LEVEL
         chunks = Chunks()
         stream = adapter.run_stream(cancellation_token=self._token, **prepared.arguments)

@@ -2,10 +2,10 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -36,25 +36,26 @@ from django_pydantic_agent.threads.history import answered
 class Prepared:
     """An agent, what it is given, and the arguments of its run.
 
-    `answered` are the calls of an earlier run that it has decisions on, `calls` those that an earlier attempt has left.
+    `answered` are the calls of an earlier run that it has decisions on, by the model's ids and with their ids on the
+    wire; `calls` are those that an earlier attempt has left.
     """
 
     agent: AbstractAgent[Any, Any]
     run_input: RunAgentInput
     history: list[ModelMessage]
     arguments: dict[str, Any]
-    answered: Sequence[str]
+    answered: Mapping[str, str]
     calls: UnfinishedCalls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """What a run goes on from; `decisions` are those on open calls in `history`, `answered` their ids on the wire."""
+    """What a run goes on from; `decisions` are those on open calls in `history`, which are `answered`."""
 
     run_input: RunAgentInput
     history: list[ModelMessage]
     decisions: DeferredToolResults | None = None
-    answered: Sequence[str] = ()
+    answered: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +167,7 @@ class Preparation:
             run_input=run_input.model_copy(update={"messages": asked, "resume": None}),
             history=history,
             decisions=decisions,
-            answered=[answer.tool_call_id for answer in answers],
+            answered=dict(zip(decisions.approvals, (answer.tool_call_id for answer in answers), strict=True)),
         )
 
     async def _calls(self, resumption: Resumption, step_store: Any) -> UnfinishedCalls:

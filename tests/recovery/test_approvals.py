@@ -29,7 +29,7 @@ def asking(processes, *, mount="talk", **args):
     return Interrupt.objects.get().interrupt_id
 
 
-@pytest.mark.parametrize("mount", ["talk", "plain"])
+@pytest.mark.parametrize("mount", ["talk", "plain", "resume", "resume-plain"])
 def test_C17_an_approved_tool_whose_process_died_is_not_run_again(processes, gates, mount):
     gate = f"signing {mount}"
     interrupt = asking(processes, mount=mount, text="n", gate=gate)
