@@ -1,0 +1,94 @@
+import { copy } from "./page.js";
+import { indented } from "./transcript.js";
+
+/**
+ * The cards by which a person answers what a run asks. Once all are answered, `onAnswers` gets the resume entries, and by
+ * the ids of their interrupts the texts of arguments that were changed.
+ */
+export class Approvals {
+  #cards = new Map();
+
+  constructor(element, onAnswers) {
+    this.element = element;
+    this.onAnswers = onAnswers;
+  }
+
+  draw(fold) {
+    for (const [id, { root }] of this.#cards) {
+      if (fold.interrupts.some((interrupt) => interrupt.id === id)) continue;
+      root.remove();
+      this.#cards.delete(id);
+    }
+    for (const interrupt of fold.interrupts) {
+      if (this.#cards.has(interrupt.id)) continue;
+      const card = new ApprovalCard(interrupt, fold.findCall(interrupt.toolCallId).call, () => this.#answered());
+      this.#cards.set(interrupt.id, card);
+      this.element.append(card.root);
+    }
+  }
+
+  /** Have the person answer again, because the answers were not taken. */
+  reopen() {
+    for (const card of this.#cards.values()) card.settle(null);
+  }
+
+  #answered() {
+    const cards = [...this.#cards.values()];
+    if (!cards.every(({ entry }) => entry)) return;
+    const changed = cards.filter(({ written }) => written !== null);
+    this.onAnswers(
+      cards.map(({ entry }) => entry),
+      new Map(changed.map(({ entry, written }) => [entry.interruptId, written])),
+    );
+  }
+}
+
+class ApprovalCard {
+  /** The resume entry, once there is one, and the text of the arguments where that was changed. */
+  entry = null;
+  written = null;
+
+  constructor(interrupt, call, onAnswer) {
+    Object.assign(this, copy("approval"), { interrupt, onAnswer });
+    this.name.textContent = call?.function.name ?? interrupt.reason;
+    this.question.textContent = interrupt.message ?? "";
+    this.given = indented(call?.function.arguments ?? "{}");
+    this.editor.value = this.given;
+    const isExpired = Date.parse(interrupt.expiresAt) < Date.now();
+    for (const part of [this.edit, this.why, this.approve, this.deny]) part.hidden = isExpired;
+    this.dismiss.hidden = !isExpired;
+    this.approve.addEventListener("click", () => this.#approve());
+    this.deny.addEventListener("click", () => this.#deny());
+    this.dismiss.addEventListener("click", () => this.#answer({ status: "cancelled" }));
+  }
+
+  settle(entry) {
+    this.entry = entry;
+    this.fields.disabled = entry !== null;
+  }
+
+  #approve() {
+    const { value } = this.editor;
+    this.fault.hidden = value === this.given || isObject(value);
+    if (this.fault.hidden) this.#answer({ status: "resolved", payload: { approved: true } }, value);
+  }
+
+  #deny() {
+    const reason = this.reason.value.trim();
+    this.#answer({ status: "resolved", payload: { approved: false, ...(reason && { reason }) } });
+  }
+
+  #answer(answer, value = this.given) {
+    this.written = value === this.given ? null : value;
+    this.settle({ interruptId: this.interrupt.id, ...answer });
+    this.onAnswer();
+  }
+}
+
+function isObject(json) {
+  try {
+    return Object.prototype.toString.call(JSON.parse(json)) === "[object Object]";
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,291 @@
+import { Approvals } from "./approvals.js";
+import { Fold } from "./fold.js";
+import { copy, tell, text, write } from "./page.js";
+import { newId, runInput } from "./post.js";
+import { encodeId, Failure, follow, isTerminal, start } from "./stream.js";
+import { Transcript } from "./transcript.js";
+
+const DRAW_MILLISECONDS = 30;
+const RESUMED_MILLISECONDS = 5000;
+const EVENTS_KEPT = 2000;
+
+/**
+ * <ag-ui-conversation data-mount="/agent/" data-thread="t1"> is a thread, with data-run one run; with data-new the thread
+ * begins with the first message. On the page are the templates of _conversation_parts.html, and the CSRF token as JSON
+ * in #ag-ui-csrf.
+ */
+class Conversation extends HTMLElement {
+  #fold = new Fold();
+  #leaving = new AbortController();
+  #runs = [];
+  #unknown = new Set();
+  #events = [];
+  #lastSeq = 0;
+  #missed = 0;
+  #atEnd = true;
+  #otherRun;
+
+  #actions = {
+    transcript: () => this.#go({ view: null }),
+    events: () => this.#go({ view: "events" }),
+    latest: () => this.parts.end.scrollIntoView({ block: "end" }),
+    fork: () => this.#go({ fork: this.#fold.run.id }),
+    back: () => this.#go({ fork: null, resume: null }),
+    stop: () => this.#stop(),
+    continue: () => this.#post({ kind: "turn" }),
+    download: () => this.#download(),
+    dismiss: () => this.parts.dialog.close(),
+    openThere: () => this.#openThere(),
+    forkThat: () => this.#post({ kind: "fork", run: this.#otherRun }, this.parts.prompt.value),
+  };
+
+  connectedCallback() {
+    const { signal } = this.#leaving;
+    this.parts = copy("conversation");
+    this.transcript = new Transcript(this.parts.transcript);
+    this.approvals = new Approvals(this.parts.approvals, (resume, edits) =>
+      this.#post({ kind: "turn", resume, edits }),
+    );
+    this.replaceChildren(this.parts.root);
+    this.addEventListener("click", ({ target }) => this.#actions[target.closest("[data-action]")?.dataset.action]?.());
+    this.parts.composer.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#post(this.#target, this.parts.prompt.value);
+    });
+    this.parts.prompt.addEventListener("keydown", ({ key, ctrlKey, metaKey }) => {
+      if (key === "Enter" && (ctrlKey || metaKey)) this.parts.composer.requestSubmit();
+    });
+    new IntersectionObserver(([{ isIntersecting }]) => {
+      this.#atEnd = isIntersecting;
+      this.parts.latest.hidden = isIntersecting;
+    }).observe(this.parts.end);
+    addEventListener("popstate", () => this.#draw(), { signal });
+    this.#draw();
+    if (this.dataset.new === undefined) this.#watch();
+  }
+
+  disconnectedCallback() {
+    this.#leaving.abort();
+  }
+
+  get #isRun() {
+    return this.dataset.run !== undefined;
+  }
+
+  /** What the next message does: a turn behind the others, or `run` is resumed or forked. The URL says so. */
+  get #target() {
+    const asked = new URLSearchParams(location.search);
+    const kind = ["resume", "fork"].find((name) => asked.has(name));
+    if (kind) return { kind, run: asked.get(kind) };
+    return this.#isRun ? { kind: "resume", run: this.dataset.run } : { kind: "turn" };
+  }
+
+  #url(...segments) {
+    return this.dataset.mount + segments.map((segment) => `${segment}/`).join("");
+  }
+
+  #page(thread) {
+    return this.#url("ui", "threads", encodeId(thread));
+  }
+
+  get #headers() {
+    return { "X-CSRFToken": JSON.parse(document.getElementById("ag-ui-csrf").textContent) };
+  }
+
+  /** Change the query of the URL: it holds what is shown and what the composer is for. */
+  #go(changes) {
+    const url = new URL(location.href);
+    for (const [name, value] of Object.entries(changes)) {
+      if (value === null) url.searchParams.delete(name);
+      else url.searchParams.set(name, value);
+    }
+    history.pushState(null, "", url);
+    this.#draw();
+    if (!("view" in changes)) this.parts.prompt.focus();
+  }
+
+  async #watch() {
+    const { run, thread } = this.dataset;
+    const url = this.#isRun
+      ? `${this.#url("runs", encodeId(run), "events")}?protocol=1.0&from=snapshot`
+      : `${this.#url("threads", encodeId(thread), "events")}?protocol=1.0`;
+    const onStatus = (status) => this.#tellStatus(status);
+    try {
+      for await (const frame of follow(url, { endless: !this.#isRun, signal: this.#leaving.signal, onStatus })) {
+        this.#take(frame);
+      }
+    } catch (error) {
+      this.#alarm(error);
+    }
+  }
+
+  #take({ event, raw, seq }) {
+    this.#events.push(raw);
+    if (seq) this.#lastSeq = seq;
+    const begins = event.type === "RUN_STARTED";
+    if (begins && this.#fold.run) this.#missed += this.transcript.bring(event.input?.messages ?? []);
+    this.#fold.apply(event);
+    if (begins || isTerminal(event)) this.#lookAtRuns();
+    this.drawing ??= setTimeout(() => this.#draw(), DRAW_MILLISECONDS);
+  }
+
+  #tellStatus({ phase, attempt, failure }) {
+    const { banner } = this.parts;
+    const said = phase === "dropped" && !this.#fold.isRunning ? "dropped_idle" : phase;
+    banner.dataset.phase = phase;
+    banner.textContent = phase === "open" ? "" : text(said, { attempt });
+    if (failure) banner.append(" ", tell(failure));
+    clearTimeout(this.resumed);
+    if (phase === "resumed") this.resumed = setTimeout(() => banner.replaceChildren(), RESUMED_MILLISECONDS);
+  }
+
+  #draw() {
+    clearTimeout(this.drawing);
+    this.drawing = undefined;
+    const { parts } = this;
+    this.transcript.draw(this.#fold, this.#unknown);
+    this.approvals.draw(this.#fold);
+    this.#drawView();
+    this.#drawState();
+    this.#drawComposer();
+    if (this.#missed) write(parts.notice, text("missed", { count: this.#missed }));
+    if (this.#atEnd) parts.end.scrollIntoView({ block: "nearest" });
+  }
+
+  #drawView() {
+    const { parts } = this;
+    const isRaw = new URLSearchParams(location.search).get("view") === "events";
+    parts.transcriptTab.ariaPressed = String(!isRaw);
+    parts.eventsTab.ariaPressed = String(isRaw);
+    parts.transcript.hidden = isRaw;
+    parts.raw.hidden = !isRaw;
+    if (!isRaw) return;
+    for (const raw of this.#events.splice(0)) {
+      const item = document.createElement("li");
+      item.append(raw);
+      parts.events.append(item);
+    }
+    while (parts.events.childElementCount > EVENTS_KEPT) parts.events.firstElementChild.remove();
+  }
+
+  #drawState() {
+    const { parts } = this;
+    const { status = "", error } = this.#fold.run ?? {};
+    const name = error?.code === "orphaned" ? "orphaned" : status;
+    parts.state.dataset.status = name;
+    write(parts.state, name && text(`run_${name}`, { reason: error?.message }));
+    parts.stop.hidden = !this.#fold.isRunning;
+    parts.continue.hidden = this.#isRun || !["cancelled", "failed"].includes(status);
+  }
+
+  #drawComposer() {
+    const { parts } = this;
+    const { kind } = this.#target;
+    const row = this.#runs.find(({ run_id }) => run_id === this.#fold.run?.id);
+    parts.target.hidden = kind === "turn";
+    parts.aim.textContent = text(`aim_${kind}`);
+    parts.back.hidden = !/[?&](resume|fork)=/.test(location.search);
+    parts.fork.hidden = kind === "fork" || !row?.links.fork;
+  }
+
+  /** Learn which runs can be continued, and which calls have effects that nobody knows. */
+  async #lookAtRuns() {
+    const { run, thread } = this.dataset;
+    const rest = this.#isRun ? `${encodeId(run)}/` : `?${new URLSearchParams({ thread_id: thread })}`;
+    const found = await this.#get(this.#url("runs") + rest);
+    if (!found) return;
+    this.#runs = found.runs ?? [found];
+    const doubtful = this.#runs.filter((row) => row.unresolved_effects);
+    const ledgers = await Promise.all(doubtful.map(({ links }) => this.#get(`${links.self}effects/`)));
+    const effects = ledgers.flatMap((ledger) => ledger?.effects ?? []);
+    const unknown = effects.filter(({ status }) => status === "unresolved");
+    this.#unknown = new Set(unknown.map(({ tool_call_id }) => tool_call_id));
+    this.#draw();
+  }
+
+  async #get(url) {
+    const response = await fetch(url, { headers: { Accept: "application/json" } }).catch(() => null);
+    return response?.ok ? response.json() : null;
+  }
+
+  async #stop() {
+    const url = this.#url("runs", encodeId(this.#fold.run.id), "cancel");
+    this.parts.state.textContent = text("stopping");
+    this.parts.stop.disabled = true;
+    try {
+      const response = await fetch(url, { method: "POST", headers: this.#headers });
+      if (!response.ok) throw await Failure.of(response);
+    } catch (error) {
+      this.#alarm(error);
+    }
+    this.parts.stop.disabled = false;
+  }
+
+  /** Post a new turn, or answers, or nothing new so that the last turn goes on. */
+  async #post({ kind, run, resume, edits }, prompt = "") {
+    const { parts } = this;
+    const url = kind === "turn" ? this.#url() : this.#url(kind, encodeId(run));
+    const own = prompt ? [{ id: newId(), role: "user", content: prompt }] : [];
+    const threadId = kind === "fork" ? newId() : this.dataset.thread;
+    const messages = kind === "turn" ? [...this.#fold.messages, ...own] : own;
+    for (const { id } of own) this.transcript.own(id);
+    parts.dialog.close();
+    parts.alarm.textContent = "";
+    parts.send.disabled = true;
+    try {
+      const body = runInput({ threadId, runId: newId(), messages, resume }, edits);
+      const taken = await start(url, body, { headers: this.#headers, signal: this.#leaving.signal });
+      if (prompt) parts.prompt.value = "";
+      this.#arrive(kind, taken, threadId);
+    } catch (error) {
+      this.approvals.reopen();
+      this.#otherRun = error.body?.run_id;
+      if (this.#otherRun) parts.dialog.showModal();
+      else this.#alarm(error);
+    }
+    parts.send.disabled = false;
+  }
+
+  /** Go where a run that was taken is shown. */
+  #arrive(kind, run, thread) {
+    if (this.#isRun) {
+      location.assign(this.#url("ui", "runs", encodeId(run)));
+    } else if (kind === "fork") {
+      location.assign(this.#page(thread));
+    } else if (this.dataset.new !== undefined) {
+      delete this.dataset.new;
+      this.#watch();
+    } else if (kind === "resume") {
+      this.#go({ resume: null });
+    }
+  }
+
+  async #openThere() {
+    const row = await this.#get(this.#url("runs", encodeId(this.#otherRun)));
+    if (row) location.assign(this.#page(row.thread_id));
+  }
+
+  /** Save the log of the run that is shown, as far as it has come. */
+  async #download() {
+    const name = encodeId(this.#fold.run.id);
+    const lines = [];
+    try {
+      for await (const { raw, seq } of follow(`${this.#url("runs", name, "events")}?protocol=1.0`)) {
+        lines.push(`${raw}\n`);
+        if (seq >= this.#lastSeq) break;
+      }
+      const href = URL.createObjectURL(new Blob(lines));
+      Object.assign(document.createElement("a"), { href, download: `${name}.jsonl` }).click();
+      URL.revokeObjectURL(href);
+    } catch (error) {
+      this.#alarm(error);
+    }
+  }
+
+  #alarm(error) {
+    if (!(error instanceof Failure)) console.error(error);
+    this.parts.alarm.textContent = tell(error);
+  }
+}
+
+customElements.define("ag-ui-conversation", Conversation);

@@ -1,0 +1,163 @@
+/** What an AG-UI stream adds up to: messages, state, and how its latest run stands. Needs no page. */
+
+const ENDS = { interrupt: "interrupted", cancelled: "cancelled" };
+
+export class Fold {
+  messages = [];
+  state = {};
+  /** The latest run: `{ id, status, error, revision }`; status is running, finished, interrupted, cancelled or failed. */
+  run = null;
+  /** What the latest run asks, as in its interrupt outcome. */
+  interrupts = [];
+  #changed = new Set();
+
+  /** Return the ids of the messages that have changed since the last call. */
+  takeChanged() {
+    const changed = this.#changed;
+    this.#changed = new Set();
+    return changed;
+  }
+
+  get isRunning() {
+    return this.run?.status === "running";
+  }
+
+  apply(event) {
+    APPLY[event.type]?.(this, event);
+  }
+
+  find(id) {
+    return this.messages.findLast((message) => message.id === id);
+  }
+
+  add(message) {
+    if (this.find(message.id)) return;
+    this.messages.push(message);
+    this.#changed.add(message.id);
+  }
+
+  /** Append text to a field of a message, or of a part of it. */
+  write(message, holder, key, delta) {
+    if (!holder) return;
+    holder[key] = (typeof holder[key] === "string" ? holder[key] : "") + delta;
+    this.#changed.add(message.id);
+  }
+
+  /** Return the message with a tool call, and the call. */
+  findCall(callId) {
+    const message = this.messages.findLast(({ toolCalls }) => toolCalls?.some(({ id }) => id === callId));
+    return { message, call: message?.toolCalls.find(({ id }) => id === callId) };
+  }
+
+  beginRun(event) {
+    this.run = { id: event.runId, status: "running", revision: event.metadata?.django_ag_ui?.revision };
+    this.interrupts = [];
+    for (const message of event.input?.messages ?? []) this.add(message);
+  }
+
+  endRun(event, status) {
+    this.run = { ...this.run, status, error: event.type === "RUN_ERROR" ? event : undefined };
+    this.interrupts = event.outcome?.interrupts ?? [];
+  }
+
+  beginCall({ toolCallId, toolCallName, parentMessageId }) {
+    if (this.findCall(toolCallId).call) return;
+    const parent = parentMessageId && this.find(parentMessageId);
+    const id = parentMessageId && !parent ? parentMessageId : toolCallId;
+    if (parent?.role !== "assistant") this.add({ id, role: "assistant" });
+    const caller = parent?.role === "assistant" ? parent : this.find(id);
+    caller.toolCalls ??= [];
+    caller.toolCalls.push({ id: toolCallId, type: "function", function: { name: toolCallName, arguments: "" } });
+    this.#changed.add(caller.id);
+  }
+
+  /** Put a result behind its call and the results that stand there. */
+  addResult({ messageId, toolCallId, content }) {
+    this.messages = this.messages.filter(({ id }) => id !== messageId);
+    const { message } = this.findCall(toolCallId);
+    let index = message ? this.messages.indexOf(message) + 1 : this.messages.length;
+    while (this.messages[index]?.role === "tool") index += 1;
+    this.messages.splice(index, 0, { id: messageId, role: "tool", toolCallId, content });
+    this.#changed.add(messageId);
+    if (message) this.#changed.add(message.id);
+  }
+
+  replaceMessages(messages) {
+    this.messages = messages;
+    for (const { id } of messages) this.#changed.add(id);
+  }
+}
+
+function beginMessage(fold, { messageId, role = "assistant" }) {
+  fold.add({ id: messageId, role, content: "" });
+}
+
+function writeMessage(fold, { messageId, delta }) {
+  const message = fold.find(messageId);
+  fold.write(message, message, "content", delta);
+}
+
+const APPLY = {
+  RUN_STARTED: (fold, event) => fold.beginRun(event),
+  RUN_FINISHED: (fold, event) => fold.endRun(event, ENDS[event.outcome?.type] ?? "finished"),
+  RUN_ERROR: (fold, event) => fold.endRun(event, "failed"),
+  TEXT_MESSAGE_START: beginMessage,
+  TEXT_MESSAGE_CONTENT: writeMessage,
+  REASONING_MESSAGE_START: beginMessage,
+  REASONING_MESSAGE_CONTENT: writeMessage,
+  TOOL_CALL_START: (fold, event) => fold.beginCall(event),
+  TOOL_CALL_ARGS: (fold, { toolCallId, delta }) => {
+    const { message, call } = fold.findCall(toolCallId);
+    fold.write(message, call?.function, "arguments", delta);
+  },
+  TOOL_CALL_RESULT: (fold, event) => fold.addResult(event),
+  MESSAGES_SNAPSHOT: (fold, { messages }) => fold.replaceMessages(messages),
+  STATE_SNAPSHOT: (fold, { snapshot }) => {
+    fold.state = snapshot;
+  },
+  STATE_DELTA: (fold, { delta }) => {
+    fold.state = patched(fold.state, delta);
+  },
+};
+
+/** Return a copy of a JSON value with a JSON Patch (RFC 6902) applied, or the value itself where it does not fit. */
+export function patched(value, operations) {
+  const document = structuredClone({ root: value });
+  return operations.every((operation) => change(document, operation)) ? document.root : value;
+}
+
+/** Change a document by one operation; return whether that fits. */
+function change(document, { op, path, from, value }) {
+  const source = from === undefined ? { value, isThere: true } : locate(document, from);
+  const target = locate(document, path);
+  if (op === "test") return target.isThere && JSON.stringify(target.value) === JSON.stringify(value);
+  if (!source.isThere || !target.holder || (!target.isThere && (op === "remove" || op === "replace"))) return false;
+  const moved = structuredClone(source.value);
+  if (op === "move") remove(source);
+  if (op === "remove") remove(target);
+  else put(locate(document, path), moved, op === "replace");
+  return true;
+}
+
+function locate(document, path) {
+  const keys = ["root", ...path.split("/").slice(1)].map((key) => key.replaceAll("~1", "/").replaceAll("~0", "~"));
+  const key = keys.pop();
+  const inside = (holder, name) => (isHolder(holder) && Object.hasOwn(holder, name) ? holder[name] : undefined);
+  const holder = keys.reduce(inside, document);
+  if (!isHolder(holder)) return {};
+  return { holder, key, value: holder[key], isThere: Object.hasOwn(holder, key) };
+}
+
+function isHolder(value) {
+  return typeof value === "object" && value !== null;
+}
+
+function remove({ holder, key }) {
+  if (Array.isArray(holder)) holder.splice(Number(key), 1);
+  else delete holder[key];
+}
+
+function put({ holder, key }, value, replaces) {
+  if (Array.isArray(holder)) holder.splice(key === "-" ? holder.length : Number(key), replaces ? 1 : 0, value);
+  else holder[key] = value;
+}

@@ -1,0 +1,281 @@
+/**
+ * Reads AG-UI event streams, and comes back to them where they are cut. Needs no page and no other module.
+ *
+ *     for await (const { run, seq, event } of follow("/agent/runs/r1/events/?protocol=1.0&from=snapshot")) show(event);
+ */
+
+const FIRST_PAUSE_SECONDS = 0.5;
+const LONGEST_PAUSE_SECONDS = 15;
+const POSTS = 5;
+
+const KINDS = {
+  401: "forbidden",
+  403: "forbidden",
+  404: "missing",
+  409: "conflict",
+  412: "conflict",
+  429: "throttled",
+};
+
+/** What to say of a failure, by its kind. */
+export const FAILURES = {
+  conflict: "This does not fit what is there.",
+  cut: "The connection was cut before the server answered.",
+  forbidden: "You may not do this, or are logged out.",
+  missing: "It is not there, or not any more.",
+  refused: "The server refuses this.",
+  run_error: "The run failed.",
+  throttled: "Too many requests. Try again in a while.",
+  unavailable: "The server cannot answer now. Try again in a while.",
+  unreachable: "The server cannot be reached.",
+};
+
+/** Why a request or a run came to nothing: `kind` is a key of FAILURES, `detail` the server's own sentence. */
+export class Failure extends Error {
+  constructor(kind, { detail = "", code = "", status = 0, retryAfter = 0, body = {} } = {}) {
+    super(detail ? `${FAILURES[kind]} (${detail})` : FAILURES[kind]);
+    Object.assign(this, { kind, detail, code, status, retryAfter, body });
+  }
+
+  /** Return the failure that a response other than 2xx tells of. */
+  static async of(response) {
+    const body = await response.json().catch(() => ({}));
+    return new Failure(KINDS[response.status] ?? (response.status >= 500 ? "unavailable" : "refused"), {
+      detail: body.error,
+      code: body.code,
+      status: response.status,
+      retryAfter: Number(response.headers.get("Retry-After")) || 0,
+      body,
+    });
+  }
+
+  /** Whether the same request may succeed later. */
+  get passes() {
+    return this.kind === "throttled" || this.kind === "unavailable";
+  }
+}
+
+/** Splits text into the frames of an event stream, wherever its pieces end. */
+export class FrameParser {
+  #rest = "";
+  #afterReturn = false;
+  #id;
+  #data = [];
+
+  /** Yield `{ id, data }` for each frame that `text` completes; a frame without id has none. */
+  *push(text) {
+    if (!text) return;
+    const piece = this.#afterReturn && text[0] === "\n" ? text.slice(1) : text;
+    this.#afterReturn = text.endsWith("\r");
+    this.#rest += piece;
+    if (!/[\r\n]/.test(piece)) return;
+    const lines = this.#rest.split(/\r\n|\r|\n/);
+    this.#rest = lines.pop();
+    for (const line of lines) {
+      if (line) {
+        this.#take(line);
+      } else {
+        if (this.#data.length) yield { id: this.#id, data: this.#data.join("\n") };
+        this.#id = undefined;
+        this.#data = [];
+      }
+    }
+  }
+
+  #take(line) {
+    const [, field, value] = /^([^:]*):? ?(.*)$/s.exec(line);
+    if (field === "data") this.#data.push(value);
+    if (field === "id") this.#id = value;
+  }
+}
+
+/** Yield `{ id, raw, event }` for each frame of a response's body; `onBytes` is called whenever something comes. */
+export async function* readEvents(body, onBytes = () => {}) {
+  const parser = new FrameParser();
+  const decoder = new TextDecoder();
+  const reader = body.getReader();
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      onBytes();
+      for (const { id, data } of parser.push(decoder.decode(value, { stream: true }))) {
+        yield { id, raw: data, event: JSON.parse(data) };
+      }
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
+
+/**
+ * Yield `{ run, seq, raw, event }` for each event of a run, or with `endless` of a thread's runs, and come back by cursor
+ * whenever the stream ends before its time. No event comes twice. `run` and `seq` are undefined in a preamble, after
+ * which what was shown before counts no more. Use a URL with `from=snapshot` for a run.
+ *
+ * `onStatus` is told `{ phase, attempt, failure }`: open, dropped, reconnecting, resumed. Where nothing comes for
+ * `silenceSeconds`, not even a comment, the line counts as dropped. Throws a Failure where coming back is of no use.
+ */
+export async function* follow(
+  url,
+  { endless = false, headers, signal, silenceSeconds = 45, onStatus = () => {} } = {},
+) {
+  let seen = new Map();
+  let cursor;
+  let attempt = 0;
+  let ended = false;
+  let missed = false;
+  for (;;) {
+    const line = new Line(signal, silenceSeconds);
+    let failure;
+    try {
+      const response = await fetch(url, {
+        headers: {
+          Accept: "text/event-stream",
+          "X-AGUI-Resume": "1",
+          ...headers,
+          ...(cursor && { "Last-Event-ID": cursor }),
+        },
+        cache: "no-store",
+        signal: line.signal,
+      });
+      if (response.status === 204) return;
+      if (!response.ok) throw await Failure.of(response);
+      if (!cursor) seen = new Map();
+      onStatus({ phase: missed ? "resumed" : "open" });
+      missed = false;
+      for await (const frame of readEvents(response.body, line.alive)) {
+        attempt = 0;
+        if (isFarewell(frame)) {
+          if (frame.event.code === "detached") break;
+          throw new Failure("forbidden", { detail: frame.event.message, code: frame.event.code });
+        }
+        const { run, seq } = place(frame.id);
+        if (seq <= seen.get(run)) continue;
+        if (run !== undefined) {
+          seen.set(run, seq);
+          cursor = frame.id;
+        }
+        ended = isTerminal(frame.event);
+        yield { run, seq, ...frame };
+        if (ended && !endless) return;
+      }
+    } catch (error) {
+      if (signal?.aborted) return;
+      if (error instanceof Failure) {
+        if (cursor && (error.status === 410 || error.code === "invalid_cursor")) {
+          cursor = undefined;
+          continue;
+        }
+        if (!error.passes) throw error;
+        failure = error;
+      }
+    } finally {
+      line.close();
+    }
+    if (signal?.aborted) return;
+    // Nobody misses a stream that ends between two runs, if the next one begins at once.
+    missed = attempt > 0 || !ended;
+    if (!attempt && missed) onStatus({ phase: "dropped" });
+    attempt += 1;
+    await pause(failure?.retryAfter || pauseSeconds(attempt), signal);
+    if (missed) onStatus({ phase: "reconnecting", attempt, failure });
+  }
+}
+
+/**
+ * Post a RunAgentInput (as text) and return the id of the run that answers it, once the server has taken it. The run
+ * goes on without this connection: follow it. A lost connection is no matter, because the same post attaches to the run
+ * that it has started. Throws a Failure.
+ */
+export async function start(url, body, { headers, signal } = {}) {
+  for (let attempt = 1; ; attempt += 1) {
+    let kind = "unreachable";
+    try {
+      const response = await fetch(url, {
+        method: "POST",
+        headers: { Accept: "text/event-stream", "Content-Type": "application/json", ...headers },
+        body,
+        signal,
+      });
+      kind = "cut";
+      if (!response.ok) throw await Failure.of(response);
+      for await (const frame of readEvents(response.body)) {
+        if (frame.id !== undefined) return place(frame.id).run;
+        if (frame.event.type === "RUN_ERROR" && frame.event.code !== "detached") {
+          throw new Failure("run_error", { detail: frame.event.message, code: frame.event.code });
+        }
+      }
+    } catch (error) {
+      if (error instanceof Failure || signal?.aborted) throw error;
+    }
+    if (attempt === POSTS) throw new Failure(kind);
+    await pause(pauseSeconds(attempt), signal);
+  }
+}
+
+/** Return the segment of a URL's path that stands for an id. */
+export function encodeId(id) {
+  if (/^(?!\.{1,2}$)[A-Za-z0-9._:@-]+$/.test(id)) return id;
+  const bytes = Array.from(new TextEncoder().encode(id), (byte) => String.fromCharCode(byte));
+  return `~${btoa(bytes.join("")).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "")}`;
+}
+
+export function isTerminal(event) {
+  return event.type === "RUN_FINISHED" || event.type === "RUN_ERROR";
+}
+
+/** An error outside the log ends the stream, not the run. */
+function isFarewell({ id, event }) {
+  return id === undefined && event.type === "RUN_ERROR";
+}
+
+function place(id) {
+  if (id === undefined) return {};
+  const colon = id.lastIndexOf(":");
+  return { run: decodeURIComponent(id.slice(0, colon)), seq: Number(id.slice(colon + 1)) };
+}
+
+function pauseSeconds(attempt) {
+  return Math.min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** (attempt - 1)) * (0.5 + Math.random() / 2);
+}
+
+/** Wait, but no longer than until the network is there again. */
+function pause(seconds, signal) {
+  return new Promise((resolve) => {
+    const done = () => {
+      clearTimeout(timer);
+      globalThis.removeEventListener?.("online", done);
+      signal?.removeEventListener("abort", done);
+      resolve();
+    };
+    const timer = setTimeout(done, seconds * 1000);
+    globalThis.addEventListener?.("online", done);
+    signal?.addEventListener("abort", done);
+  });
+}
+
+/** One connection, given up when its reader leaves, the network goes, or nothing comes for too long. */
+class Line {
+  #controller = new AbortController();
+  #timer;
+
+  constructor(signal, silenceSeconds) {
+    this.signal = signal ? AbortSignal.any([signal, this.#controller.signal]) : this.#controller.signal;
+    this.silenceSeconds = silenceSeconds;
+    globalThis.addEventListener?.("offline", this.#cut);
+    this.alive();
+  }
+
+  #cut = () => this.#controller.abort();
+
+  alive = () => {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(this.#cut, this.silenceSeconds * 1000);
+  };
+
+  close() {
+    clearTimeout(this.#timer);
+    globalThis.removeEventListener?.("offline", this.#cut);
+  }
+}

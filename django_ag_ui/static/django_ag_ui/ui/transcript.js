@@ -1,0 +1,105 @@
+import { Markdown } from "./markdown.js";
+import { copy, text, write } from "./page.js";
+
+const SHOWN = ["user", "assistant", "reasoning"];
+
+/** The messages of a conversation on the page. Each is drawn once and then kept up to date. */
+export class Transcript {
+  #views = new Map();
+  #own = new Set();
+  #strange = new Set();
+
+  constructor(element) {
+    this.element = element;
+  }
+
+  /** Draw what has changed; `unknown` are the calls whose effects nobody knows. */
+  draw(fold, unknown) {
+    const changed = fold.takeChanged();
+    const shown = fold.messages.filter(({ role }) => SHOWN.includes(role));
+    const ids = new Set(shown.map(({ id }) => id));
+    for (const [id, view] of this.#views) {
+      if (ids.has(id)) continue;
+      view.root.remove();
+      this.#views.delete(id);
+    }
+    const results = new Map(fold.messages.map(({ toolCallId, content }) => [toolCallId, content]));
+    let next = this.element.firstElementChild;
+    for (const message of shown) {
+      const view = this.#views.get(message.id) ?? new MessageView(message.role);
+      if (!this.#views.has(message.id) || changed.has(message.id)) view.draw(message);
+      this.#views.set(message.id, view);
+      view.drawCalls(message, { results, fold, unknown });
+      if (this.#strange.has(message.id)) view.note.hidden = false;
+      if (view.root === next) next = next.nextElementSibling;
+      else this.element.insertBefore(view.root, next);
+    }
+  }
+
+  /** Take note of a message that is posted here. */
+  own(id) {
+    this.#own.add(id);
+  }
+
+  /** Take note of messages that a run brings; return how many of them come from elsewhere. */
+  bring(messages) {
+    const strange = messages.filter(({ id, role }) => role === "user" && !this.#own.has(id) && !this.#views.has(id));
+    for (const { id } of strange) this.#strange.add(id);
+    return strange.length;
+  }
+}
+
+class MessageView {
+  #cards = new Map();
+
+  constructor(role) {
+    Object.assign(this, copy(role));
+    this.markdown = role === "user" ? null : new Markdown(this.text);
+  }
+
+  draw(message) {
+    const content = plain(message.content);
+    if (this.markdown) this.markdown.render(content);
+    else this.text.textContent = content;
+    this.text.hidden = !content;
+  }
+
+  drawCalls({ toolCalls = [] }, drawing) {
+    for (const call of toolCalls) {
+      if (!this.#cards.has(call.id)) {
+        this.#cards.set(call.id, copy("tool"));
+        this.root.append(this.#cards.get(call.id).root);
+      }
+      drawCall(this.#cards.get(call.id), call, drawing);
+    }
+  }
+}
+
+function drawCall(card, { id, function: called }, { results, fold, unknown }) {
+  const isAsked = fold.interrupts.some(({ toolCallId }) => toolCallId === id);
+  const open = isAsked ? "asked" : fold.isRunning ? "working" : "unanswered";
+  card.root.dataset.state = results.has(id) ? "answered" : open;
+  write(card.name, called.name);
+  write(card.state, text(card.root.dataset.state));
+  write(card.given, indented(called.arguments));
+  write(card.result, plain(results.get(id)));
+  card.unknown.hidden = !unknown.has(id);
+}
+
+/** Return the text of a message's content, with the names of what is no text. */
+function plain(content = "") {
+  if (!Array.isArray(content)) return content;
+  return content.map((part) => part.text ?? `[${part.source?.mimeType ?? part.type}]`).join("\n");
+}
+
+/** Return JSON on several lines. Its numbers keep their digits, so it is not parsed; it may be half written. */
+export function indented(json) {
+  let depth = 0;
+  const line = () => `\n${"  ".repeat(Math.max(depth, 0))}`;
+  const place = { ",": () => `,${line()}`, ":": () => ": " };
+  for (const bracket of "{[") place[bracket] = () => bracket + line(++depth);
+  for (const bracket of "}]") place[bracket] = () => line(--depth) + bracket;
+  return json.replace(/"(?:[^"\\]|\\.)*"?|\{\s*\}|\[\s*\]|[{}[\],:]|\s+/g, (token) =>
+    token.trim() ? (place[token]?.() ?? token) : "",
+  );
+}
