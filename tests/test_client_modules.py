@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.stock_client import NODE, install_clients
+
 ROOT = Path(__file__).parent.parent
 MODULES = ROOT / "django_ag_ui" / "static" / "django_ag_ui" / "ui"
 MOST_BYTES = 40 * 1024
@@ -13,8 +15,9 @@ MOST_BYTES = 40 * 1024
 @pytest.mark.node
 @pytest.mark.parametrize("module", ["stream", "fold"])
 def test_module_passes_its_tests_in_node(module: str):
+    install_clients()
     result = subprocess.run(
-        ["node", "--test", f"{module}.test.mjs"], cwd=ROOT / "tests" / "node", capture_output=True, text=True, timeout=60
+        ["node", "--test", f"{module}.test.mjs"], cwd=NODE, capture_output=True, text=True, timeout=60
     )
     assert result.returncode == 0, result.stdout + result.stderr
 

@@ -10,9 +10,8 @@ const RESUMED_MILLISECONDS = 5000;
 const EVENTS_KEPT = 2000;
 
 /**
- * <ag-ui-conversation data-mount="/agent/" data-thread="t1"> is a thread, with data-run one run; with data-new the thread
- * begins with the first message. On the page are the templates of _conversation_parts.html, and the CSRF token as JSON
- * in #ag-ui-csrf.
+ * <ag-ui-conversation data-mount="/agent/" data-thread="t1"> is a thread, with data-run one run. On the page are the
+ * templates of _conversation_parts.html, and the CSRF token as JSON in #ag-ui-csrf.
  */
 class Conversation extends HTMLElement {
   #fold = new Fold();
@@ -61,7 +60,7 @@ class Conversation extends HTMLElement {
     }).observe(this.parts.end);
     addEventListener("popstate", () => this.#draw(), { signal });
     this.#draw();
-    if (this.dataset.new === undefined) this.#watch();
+    this.#watch();
   }
 
   disconnectedCallback() {
@@ -183,7 +182,7 @@ class Conversation extends HTMLElement {
     const { kind } = this.#target;
     const row = this.#runs.find(({ run_id }) => run_id === this.#fold.run?.id);
     parts.target.hidden = kind === "turn";
-    parts.aim.textContent = text(`aim_${kind}`);
+    parts.aim.textContent = kind === "turn" ? "" : text(`aim_${kind}`);
     parts.back.hidden = !/[?&](resume|fork)=/.test(location.search);
     parts.fork.hidden = kind === "fork" || !row?.links.fork;
   }
@@ -252,9 +251,6 @@ class Conversation extends HTMLElement {
       location.assign(this.#url("ui", "runs", encodeId(run)));
     } else if (kind === "fork") {
       location.assign(this.#page(thread));
-    } else if (this.dataset.new !== undefined) {
-      delete this.dataset.new;
-      this.#watch();
     } else if (kind === "resume") {
       this.#go({ resume: null });
     }

@@ -1,0 +1,22 @@
+"""The agent behind the pages: it plays the script in the user's message, and some of its tools wait or ask."""
+
+from django_pydantic_agent import ToolRegistry
+from django_pydantic_agent.testing.models import ScriptedModel
+from tests.live.agent import play
+from tests.live.gates import count, pass_gate
+
+registry = ToolRegistry("pages", model=ScriptedModel(play))
+
+
+@registry.tool
+async def hold(gate: str) -> str:
+    """Wait at a gate of the test."""
+    await pass_gate(gate)
+    return f"passed {gate}"
+
+
+@registry.tool(requires_approval=True)
+def order(number: int) -> str:
+    """Order something, if somebody approves."""
+    count(f"order {number}")
+    return f"ordered {number}"
