@@ -100,3 +100,206 @@ def test_two_tabs_show_one_conversation_and_each_is_told_what_the_other_adds(ser
             marked = tab("evaluate", "[...document.querySelectorAll('.ag-ui-note')].map((note) => note.hidden)")
             assert marked == [True, mine == 1, mine == 2]
             assert tab("faults") == []
+
+
+def test_a_tab_that_was_asleep_posts_its_old_transcript_and_is_told_what_it_missed(server, browser, visitor):
+    thread, _ = begin(visitor, server, ["a first answer"])
+    with browser.profile(visitor) as profile:
+        tab = profile.open(url(server, thread))
+        tab.see(".ag-ui-run-state", "Finished.")
+        # Asleep, it hears nothing: its stream is cut, and the next one has to wait.
+        tab("block", "/events/")
+        profile.set_offline(True)
+        tab.see(".ag-ui-banner", "Reconnecting")
+        profile.set_offline(False)
+        visitor.run(server, fresh("run"), script(["said meanwhile"]), route="talk/", thread_id=thread)
+        say(tab, ["said at last"])
+        tab.see("textarea:invalid")
+        (posted,) = tab("posts")
+        known = [message["content"] for message in json.loads(posted["body"])["messages"]]
+        assert "a first answer" in known
+        assert "said meanwhile" not in known
+        tab("unblock")
+        tab.see(TEXT, "said at last")
+        tab.see(".ag-ui-run-state", "Finished.")
+        assert tab.texts(TEXT) == ["a first answer", "said meanwhile", "said at last"]
+        assert "1" in tab.text(".ag-ui-notice")
+        marked = tab("evaluate", "[...document.querySelectorAll('.ag-ui-note')].map((note) => note.hidden)")
+        assert marked == [True, False, True]
+
+
+def test_offline_for_ten_seconds_the_page_says_so_and_then_has_the_exact_text(server, browser, visitor, gates):
+    middle = fresh("middle")
+    thread, _ = begin(visitor, server, [spell("one, "), gate(middle), spell("two")])
+    with browser.profile(visitor) as profile:
+        tab = profile.open(url(server, thread))
+        tab.see(TEXT, "one,")
+        profile.set_offline(True)
+        tab.see(".ag-ui-banner", "The connection dropped; the run goes on.")
+        tab.see(".ag-ui-banner", "Reconnecting, attempt 1.")
+        gates.open(middle)
+        tab("waitForTimeout", 10_000)
+        tab.see(".ag-ui-banner", "Reconnecting, attempt")
+        assert tab.texts(TEXT) == ["one,"]
+        profile.set_offline(False)
+        tab.see(".ag-ui-banner", "Resumed.")
+        tab.see(".ag-ui-run-state", "Finished.")
+        assert tab.texts(TEXT) == ["one, two"]
+
+
+def test_killed_with_its_server_a_run_is_shown_as_ended_by_a_crash_and_goes_on_on_demand(
+    start, browser, visitor, gates
+):
+    within = fresh("within")
+    with browser.profile(visitor) as profile:
+        with start() as server:
+            first = call("hold", call_id="c1", gate=within)
+            thread, run = begin(visitor, server, [spell("before"), first], ["and after"], ["and again"])
+            gates.wait_reached(within)
+            tab = profile.open(url(server, thread))
+            tab.see(".ag-ui-tool[data-state=working]")
+            server.kill()
+            tab.see(".ag-ui-banner", "The connection dropped; the run goes on.")
+        with start(port=server.port):
+            tab.see(".ag-ui-banner", "Resumed.")
+            tab.see(".ag-ui-run-state", "Ended by a crash.")
+            assert visitor.ended(run).status == "orphaned"
+            assert tab.texts(TEXT) == ["before"]
+            tab("click", "text=Go on from where it was cut")
+            tab.see(".ag-ui-run-state", "Finished.")
+            assert tab.texts(TEXT) == ["before", "and after"]
+            assert gates.count(within) == 1
+
+
+def test_what_a_run_asks_is_asked_in_every_tab_until_one_says_something_else(server, browser, visitor, gates):
+    thread, _ = begin(visitor, server, [call("order", call_id="c1", number=2512292042121000001)], ["ordered"])
+    with browser.profile(visitor) as profile:
+        one, two = profile.open(url(server, thread)), profile.open(url(server, thread))
+        for tab in (one, two):
+            tab.see(".ag-ui-approval", "order")
+            tab.see(".ag-ui-tool[data-state=asked]")
+            tab("click", ".ag-ui-approval summary")
+            assert '"number": 2512292042121000001\n' in tab("inputValue", ".ag-ui-approval textarea")
+        say(one, ["something else"])
+        two.see(TEXT, "something else")
+        two.miss(".ag-ui-approval")
+        one.miss(".ag-ui-approval")
+
+
+def test_a_run_of_another_conversation_is_never_opened_over_the_one_that_is_open(server, browser, visitor):
+    here, _ = begin(visitor, server, ["this conversation"])
+    there, run = begin(visitor, server, ["that conversation"], ["forked"])
+    visitor.ended(run)
+    with browser.profile(visitor) as profile:
+        tab = profile.open(f"{url(server, here)}?resume={run}")
+        tab.see(".ag-ui-target", "goes on from this run")
+        tab.see(TEXT, "this conversation")
+        say(tab, ["on top of that"])
+        tab.see("dialog", "another conversation")
+        tab("click", "dialog >> text=Fork into a new conversation")
+        tab.see(TEXT, "on top of that")
+        forked = tab("url").rstrip("/").rpartition("/")[2]
+        assert forked not in (here, there)
+        assert tab.texts(TEXT) == ["that conversation", "on top of that"]
+        tab("goto", f"{url(server, here)}?resume={run}")
+        say(tab, ["once more"])
+        tab.see("dialog", "another conversation")
+        tab("click", "text=Open its own conversation")
+        tab.see(TEXT, "that conversation")
+        assert tab("url") == url(server, there)
+        for thread, said in ((here, 1), (there, 1)):
+            _, shown = visitor.get(server, f"talk/threads/{thread}/")
+            assert [message["role"] for message in shown["messages"]].count("user") == said
+
+
+def test_a_run_without_a_conversation_store_is_resumed_and_forked_on_its_own_page(server, browser, visitor):
+    _, run = begin(visitor, server, ["a first answer"], route="plain/")
+    visitor.ended(run)
+    with browser.profile(visitor) as profile:
+        tab = profile.open(f"{server.url}/plain/ui/runs/{run}/")
+        tab.see(TEXT, "a first answer")
+        say(tab, ["a second answer"])
+        tab.see(TEXT, "a second answer")
+        tab.see(".ag-ui-run-state", "Finished.")
+        assert tab.texts(TEXT) == ["a first answer", "a second answer"]
+        tab("click", "text=Fork into a new conversation")
+        tab.see(".ag-ui-target", "begins a new conversation")
+        say(tab, ["a third answer"])
+        tab.see(TEXT, "a third answer")
+        ids = [row["thread_id"] for row in visitor.get(server, "plain/runs/")[1]["runs"]]
+        assert [thread == ids[-1] for thread in ids] == [False, True, True]
+
+
+MARKDOWN = """# A title
+
+Some *text* with `code`, a [link](javascript:alert(1)) and a [good one](https://example.com/).
+
+<img src=x onerror="document.title='hacked'"><script>document.title='hacked'</script>
+
+![a picture](https://example.com/picture.png)
+
+1. one
+2. two
+
+| a | b |
+|---|---|
+| 1 | 2 |
+
+```python
+print("<b>")
+```
+
+The end."""
+
+
+def test_C40_markdown_is_rendered_as_it_grows_and_what_is_in_it_does_nothing(server, browser, visitor):
+    whole, grown = fresh("whole"), fresh("grown")
+    begin(visitor, server, [MARKDOWN], thread=whole)
+    with browser.profile(visitor) as profile:
+        tab = profile.open(url(server, whole))
+        tab.see(f"{TEXT} p", "The end.")
+        rendered = tab("innerHTML", TEXT)
+        begin(visitor, server, [spell(MARKDOWN)], thread=grown)
+        other = profile.open(url(server, grown))
+        other.see(".ag-ui-run-state", "Finished.")
+        assert other("innerHTML", TEXT) == rendered
+        assert tab.texts(f"{TEXT} h1, {TEXT} em, {TEXT} li, {TEXT} td") == ["A title", "text", "one", "two", "1", "2"]
+        hrefs = "[...document.querySelectorAll('.ag-ui-text a')].map((link) => link.getAttribute('href'))"
+        assert tab("evaluate", hrefs) == [None, "https://example.com/", "https://example.com/picture.png"]
+        assert 'onerror="document' in tab.text(TEXT)
+        assert tab("evaluate", "document.querySelectorAll('.ag-ui-text :is(img, script, style, iframe)').length") == 0
+        assert tab("title") == "Conversation"
+        for each in (tab, other):
+            assert each("faults") == []
+
+
+def test_the_raw_events_are_the_log_and_can_be_downloaded(server, browser, visitor):
+    thread, run = begin(visitor, server, ["an answer"])
+    visitor.ended(run)
+    with browser.profile(visitor) as profile:
+        tab = profile.open(f"{url(server, thread)}?view=events")
+        tab.see(".ag-ui-raw li", "RUN_FINISHED")
+        tab.miss(".ag-ui-transcript")
+        saved = tab("download", "text=Download as JSONL")
+        assert saved["name"] == f"{run}.jsonl"
+        assert saved["text"].encode().splitlines() == visitor.stored_log(run)
+        tab("click", "text=Transcript")
+        tab.see(TEXT, "an answer")
+        assert parse_qs(urlsplit(tab("url")).query) == {}
+        tab("goBack")
+        tab.see(".ag-ui-raw li")
+
+
+def test_C42_each_way_a_post_can_fail_is_told_and_the_message_stays_to_be_sent_again(server, browser, visitor):
+    thread, _ = begin(visitor, server, [fail("secret-marker")])
+    with browser.profile(visitor) as profile:
+        tab = profile.open(url(server, thread))
+        tab.see(".ag-ui-run-state", "Failed:")
+        assert "secret-marker" not in tab.text(".ag-ui-run-state")
+        tab("evaluate", "document.getElementById('ag-ui-csrf').textContent = '\"wrong\"'")
+        say(tab, ["never said"])
+        tab.see(".ag-ui-alarm", "You may not do this")
+        assert "never said" in tab("inputValue", "textarea[name=message]")
+        assert tab("isEnabled", "text=Send")
+        tab("goto", url(server, "no-such-thread"))
+        tab.see(".ag-ui-alarm", "It is not there")

@@ -130,9 +130,8 @@ class Conversation extends HTMLElement {
 
   #tellStatus({ phase, attempt, failure }) {
     const { banner } = this.parts;
-    const said = phase === "dropped" && !this.#fold.isRunning ? "dropped_idle" : phase;
     banner.dataset.phase = phase;
-    banner.textContent = phase === "open" ? "" : text(said, { attempt });
+    banner.textContent = phase === "open" ? "" : text(phase, { attempt });
     if (failure) banner.append(" ", tell(failure));
     clearTimeout(this.resumed);
     if (phase === "resumed") this.resumed = setTimeout(() => banner.replaceChildren(), RESUMED_MILLISECONDS);
