@@ -263,7 +263,7 @@ def test_C40_markdown_is_rendered_as_it_grows_and_what_is_in_it_does_nothing(ser
         other = profile.open(url(server, grown))
         other.see(".ag-ui-run-state", "Finished.")
         assert other("innerHTML", TEXT) == rendered
-        assert tab.texts(f"{TEXT} h1, {TEXT} em, {TEXT} li, {TEXT} td") == ["A title", "text", "one", "two", "1", "2"]
+        assert tab.texts(f"{TEXT} h3, {TEXT} em, {TEXT} li, {TEXT} td") == ["A title", "text", "one", "two", "1", "2"]
         hrefs = "[...document.querySelectorAll('.ag-ui-text a')].map((link) => link.getAttribute('href'))"
         assert tab("evaluate", hrefs) == [None, "https://example.com/", "https://example.com/picture.png"]
         assert 'onerror="document' in tab.text(TEXT)

@@ -2,8 +2,8 @@ import { copy } from "./page.js";
 import { indented } from "./transcript.js";
 
 /**
- * The cards by which a person answers what a run asks. Once all are answered, `onAnswers` gets the resume entries, and by
- * the ids of their interrupts the texts of arguments that were changed.
+ * The cards for what a run asks. Once all are answered, `onAnswers` gets the resume entries and, by their interrupts, the
+ * texts of changed arguments.
  */
 export class Approvals {
   #cards = new Map();
@@ -44,7 +44,7 @@ export class Approvals {
 }
 
 class ApprovalCard {
-  /** The resume entry, once there is one, and the text of the arguments where that was changed. */
+  /** The resume entry, once answered, and the arguments where they were changed. */
   entry = null;
   written = null;
 

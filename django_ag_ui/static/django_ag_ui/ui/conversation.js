@@ -9,10 +9,7 @@ const DRAW_MILLISECONDS = 30;
 const RESUMED_MILLISECONDS = 5000;
 const EVENTS_KEPT = 2000;
 
-/**
- * <ag-ui-conversation data-mount="/agent/" data-thread="t1"> is a thread, with data-run one run. On the page are the
- * templates of _conversation_parts.html, and the CSRF token as JSON in #ag-ui-csrf.
- */
+/** <ag-ui-conversation data-mount="/agent/" data-thread="t1">; with data-run it shows one run of the thread. */
 class Conversation extends HTMLElement {
   #fold = new Fold();
   #leaving = new AbortController();
@@ -39,7 +36,6 @@ class Conversation extends HTMLElement {
   };
 
   connectedCallback() {
-    const { signal } = this.#leaving;
     this.parts = copy("conversation");
     this.transcript = new Transcript(this.parts.transcript);
     this.approvals = new Approvals(this.parts.approvals, (resume, edits) =>
@@ -58,7 +54,7 @@ class Conversation extends HTMLElement {
       this.#atEnd = isIntersecting;
       this.parts.latest.hidden = isIntersecting;
     }).observe(this.parts.end);
-    addEventListener("popstate", () => this.#draw(), { signal });
+    addEventListener("popstate", () => this.#draw(), { signal: this.#leaving.signal });
     this.#draw();
     this.#watch();
   }
@@ -120,6 +116,7 @@ class Conversation extends HTMLElement {
 
   #take({ event, raw, seq }) {
     this.#events.push(raw);
+    if (this.#events.length > EVENTS_KEPT) this.#events.shift();
     if (seq) this.#lastSeq = seq;
     const begins = event.type === "RUN_STARTED";
     if (begins && this.#fold.run) this.#missed += this.transcript.bring(event.input?.messages ?? []);
@@ -215,8 +212,9 @@ class Conversation extends HTMLElement {
       if (!response.ok) throw await Failure.of(response);
     } catch (error) {
       this.#alarm(error);
+    } finally {
+      this.parts.stop.disabled = false;
     }
-    this.parts.stop.disabled = false;
   }
 
   /** Post a new turn, or answers, or nothing new so that the last turn goes on. */
@@ -240,8 +238,9 @@ class Conversation extends HTMLElement {
       this.#otherRun = error.body?.run_id;
       if (this.#otherRun) parts.dialog.showModal();
       else this.#alarm(error);
+    } finally {
+      parts.send.disabled = false;
     }
-    parts.send.disabled = false;
   }
 
   /** Go where a run that was taken is shown. */

@@ -1,11 +1,11 @@
-/** What an AG-UI stream adds up to: messages, state, and how its latest run stands. Needs no page. */
+/** What an AG-UI stream adds up to. Activities are left out. */
 
 const ENDS = { interrupt: "interrupted", cancelled: "cancelled" };
 
 export class Fold {
   messages = [];
   state = {};
-  /** The latest run: `{ id, status, error, revision }`; status is running, finished, interrupted, cancelled or failed. */
+  /** `{ id, status, error }` of the latest run; status is running, finished, interrupted, cancelled or failed. */
   run = null;
   /** What the latest run asks, as in its interrupt outcome. */
   interrupts = [];
@@ -50,7 +50,7 @@ export class Fold {
   }
 
   beginRun(event) {
-    this.run = { id: event.runId, status: "running", revision: event.metadata?.django_ag_ui?.revision };
+    this.run = { id: event.runId, status: "running" };
     this.interrupts = [];
     for (const message of event.input?.messages ?? []) this.add(message);
   }
@@ -128,28 +128,23 @@ export function patched(value, operations) {
 
 /** Change a document by one operation; return whether that fits. */
 function change(document, { op, path, from, value }) {
-  const source = from === undefined ? { value, isThere: true } : locate(document, from);
-  const target = locate(document, path);
+  const source = from === undefined ? { value, isThere: true } : find(document, from);
+  const target = find(document, path);
   if (op === "test") return target.isThere && JSON.stringify(target.value) === JSON.stringify(value);
-  if (!source.isThere || !target.holder || (!target.isThere && (op === "remove" || op === "replace"))) return false;
-  const moved = structuredClone(source.value);
+  if (!source.isThere || !target.holder || (!target.isThere && ["remove", "replace"].includes(op))) return false;
   if (op === "move") remove(source);
-  if (op === "remove") remove(target);
-  else put(locate(document, path), moved, op === "replace");
+  if (op === "remove" || op === "replace") remove(target);
+  if (op !== "remove") insert(find(document, path), structuredClone(source.value));
   return true;
 }
 
-function locate(document, path) {
+/** Return where a JSON pointer leads; without `holder` it leads nowhere, with one there may be nothing yet. */
+function find(document, path) {
   const keys = ["root", ...path.split("/").slice(1)].map((key) => key.replaceAll("~1", "/").replaceAll("~0", "~"));
   const key = keys.pop();
-  const inside = (holder, name) => (isHolder(holder) && Object.hasOwn(holder, name) ? holder[name] : undefined);
-  const holder = keys.reduce(inside, document);
-  if (!isHolder(holder)) return {};
+  const holder = keys.reduce((found, name) => (Object(found) === found ? found[name] : undefined), document);
+  if (Object(holder) !== holder) return {};
   return { holder, key, value: holder[key], isThere: Object.hasOwn(holder, key) };
-}
-
-function isHolder(value) {
-  return typeof value === "object" && value !== null;
 }
 
 function remove({ holder, key }) {
@@ -157,7 +152,7 @@ function remove({ holder, key }) {
   else delete holder[key];
 }
 
-function put({ holder, key }, value, replaces) {
-  if (Array.isArray(holder)) holder.splice(key === "-" ? holder.length : Number(key), replaces ? 1 : 0, value);
+function insert({ holder, key }, value) {
+  if (Array.isArray(holder)) holder.splice(key === "-" ? holder.length : Number(key), 0, value);
   else holder[key] = value;
 }

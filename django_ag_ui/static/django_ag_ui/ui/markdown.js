@@ -1,14 +1,17 @@
 import { Marked } from "../vendor/marked.js";
 import purify from "../vendor/purify.js";
 
-const ATTRIBUTES = ["align", "class", "href", "start", "title"];
-
 const marked = new Marked({
   renderer: {
     // What the model writes as HTML is shown as it is written.
     html: ({ text }) => escaped(text),
     // An image would tell its server that somebody reads this.
     image: ({ href, text }) => `<a href="${escaped(href)}">${escaped(text || href)}</a>`,
+    // The page has headings above those of a message.
+    heading({ tokens, depth }) {
+      const tag = `h${Math.min(depth + 2, 6)}`;
+      return `<${tag}>${this.parser.parseInline(tokens)}</${tag}>`;
+    },
     checkbox: ({ checked }) => (checked ? "☑ " : "☐ "),
   },
 });
@@ -48,14 +51,14 @@ export class Markdown {
 
 function rendered(token) {
   const fragment = purify.sanitize(marked.parser([token]), {
-    ALLOWED_ATTR: ATTRIBUTES,
-    FORBID_TAGS: ["form", "img", "input", "style", "svg", "math"],
+    ALLOWED_ATTR: ["align", "href", "start", "title"],
     RETURN_DOM_FRAGMENT: true,
   });
   for (const link of fragment.querySelectorAll("a")) {
-    link.rel = "noopener noreferrer nofollow";
-    link.target = "_blank";
+    Object.assign(link, { rel: "noopener noreferrer nofollow", target: "_blank" });
   }
+  // What scrolls can be reached by keyboard.
+  for (const block of fragment.querySelectorAll("pre")) block.tabIndex = 0;
   return fragment;
 }
 

@@ -1,7 +1,7 @@
-/** Return the JSON of a RunAgentInput; `edits` are texts of changed arguments by the ids of their interrupts. */
+/** Return the JSON of a RunAgentInput; `edits` are texts of changed arguments by interrupt. */
 export function runInput(fields, edits = new Map()) {
   const body = { state: {}, tools: [], context: [], forwardedProps: {}, protocolVersion: "1.0", ...fields };
-  // Edited arguments go out as they were written, so that long numbers keep their digits.
+  // Changed arguments go out as they were written: long numbers keep their digits.
   const marks = new Map();
   for (const { interruptId, payload } of body.resume ?? []) {
     if (!edits.has(interruptId)) continue;

@@ -1,8 +1,4 @@
-/**
- * Reads AG-UI event streams, and comes back to them where they are cut. Needs no page and no other module.
- *
- *     for await (const { run, seq, event } of follow("/agent/runs/r1/events/?protocol=1.0&from=snapshot")) show(event);
- */
+/** Reads AG-UI event streams, and comes back to them where they are cut. Needs no page and no other module. */
 
 const FIRST_PAUSE_SECONDS = 0.5;
 const LONGEST_PAUSE_SECONDS = 15;
@@ -109,12 +105,9 @@ export async function* readEvents(body, onBytes = () => {}) {
 }
 
 /**
- * Yield `{ run, seq, raw, event }` for each event of a run, or with `endless` of a thread's runs, and come back by cursor
- * whenever the stream ends before its time. No event comes twice. `run` and `seq` are undefined in a preamble, after
- * which what was shown before counts no more. Use a URL with `from=snapshot` for a run.
- *
- * `onStatus` is told `{ phase, attempt, failure }`: open, dropped, reconnecting, resumed. Where nothing comes for
- * `silenceSeconds`, not even a comment, the line counts as dropped. Throws a Failure where coming back is of no use.
+ * Yield `{ run, seq, raw, event }` of a run, or with `endless` of all runs of a thread, and come back by cursor when the
+ * stream ends before its time. A preamble has no seq. Throws a Failure where coming back is of no use. `onStatus` is told
+ * `{ phase, attempt, failure }`: open, dropped, reconnecting, resumed.
  */
 export async function* follow(
   url,
@@ -146,7 +139,8 @@ export async function* follow(
       missed = false;
       for await (const frame of readEvents(response.body, line.alive)) {
         attempt = 0;
-        if (isFarewell(frame)) {
+        // An error outside the log ends the stream, not the run.
+        if (frame.id === undefined && frame.event.type === "RUN_ERROR") {
           if (frame.event.code === "detached") break;
           throw new Failure("forbidden", { detail: frame.event.message, code: frame.event.code });
         }
@@ -174,7 +168,7 @@ export async function* follow(
       line.close();
     }
     if (signal?.aborted) return;
-    // Nobody misses a stream that ends between two runs, if the next one begins at once.
+    // Nobody misses a stream that ends between two runs.
     missed = attempt > 0 || !ended;
     if (!attempt && missed) onStatus({ phase: "dropped" });
     attempt += 1;
@@ -184,9 +178,8 @@ export async function* follow(
 }
 
 /**
- * Post a RunAgentInput (as text) and return the id of the run that answers it, once the server has taken it. The run
- * goes on without this connection: follow it. A lost connection is no matter, because the same post attaches to the run
- * that it has started. Throws a Failure.
+ * Post a RunAgentInput (text), again if the answer is lost, and return the id of the run that the server has taken. That
+ * goes on without this connection. Throws a Failure.
  */
 export async function start(url, body, { headers, signal } = {}) {
   for (let attempt = 1; ; attempt += 1) {
@@ -225,11 +218,6 @@ export function isTerminal(event) {
   return event.type === "RUN_FINISHED" || event.type === "RUN_ERROR";
 }
 
-/** An error outside the log ends the stream, not the run. */
-function isFarewell({ id, event }) {
-  return id === undefined && event.type === "RUN_ERROR";
-}
-
 function place(id) {
   if (id === undefined) return {};
   const colon = id.lastIndexOf(":");
@@ -243,36 +231,31 @@ function pauseSeconds(attempt) {
 /** Wait, but no longer than until the network is there again. */
 function pause(seconds, signal) {
   return new Promise((resolve) => {
-    const done = () => {
+    const timer = setTimeout(resolve, seconds * 1000);
+    const wake = () => {
       clearTimeout(timer);
-      globalThis.removeEventListener?.("online", done);
-      signal?.removeEventListener("abort", done);
       resolve();
     };
-    const timer = setTimeout(done, seconds * 1000);
-    globalThis.addEventListener?.("online", done);
-    signal?.addEventListener("abort", done);
+    globalThis.addEventListener?.("online", wake, { once: true });
+    signal?.addEventListener("abort", wake, { once: true });
   });
 }
 
-/** One connection, given up when its reader leaves, the network goes, or nothing comes for too long. */
+/** Give up a connection when its reader leaves, the network goes, or nothing comes for too long. */
 class Line {
   #controller = new AbortController();
+  #cut = () => this.#controller.abort();
   #timer;
 
   constructor(signal, silenceSeconds) {
-    this.signal = signal ? AbortSignal.any([signal, this.#controller.signal]) : this.#controller.signal;
-    this.silenceSeconds = silenceSeconds;
+    this.signal = AbortSignal.any([this.#controller.signal, ...(signal ? [signal] : [])]);
+    this.alive = () => {
+      clearTimeout(this.#timer);
+      this.#timer = setTimeout(this.#cut, silenceSeconds * 1000);
+    };
     globalThis.addEventListener?.("offline", this.#cut);
     this.alive();
   }
-
-  #cut = () => this.#controller.abort();
-
-  alive = () => {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(this.#cut, this.silenceSeconds * 1000);
-  };
 
   close() {
     clearTimeout(this.#timer);
