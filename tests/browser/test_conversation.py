@@ -5,35 +5,16 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.browser.driver import Tab
+from tests.browser.conversation import TEXT, begin, press, say, url
 from tests.live.scripts import call, fail, gate, script, spell, think
 from tests.live.visitors import fresh
 
 pytestmark = pytest.mark.browser
 
-TEXT = ".ag-ui-message[data-role=assistant] .ag-ui-text"
-
-
-def url(server, thread, mount="talk"):
-    return f"{server.url}/{mount}/ui/threads/{thread}/"
-
-
-def say(tab: Tab, *turns):
-    """Write a message that has the agent answer with these turns, and send it."""
-    tab("fill", "textarea[name=message]", script(*turns))
-    tab("click", "text=Send")
-
-
-def begin(visitor, server, *turns, thread=None, route="talk/"):
-    """Start a run as another client would; return the ids of its thread and of the run."""
-    thread, run = thread or fresh("thread"), fresh("run")
-    visitor.post(server, run, script(*turns), route=route, thread_id=thread).close()
-    return thread, run
-
 
 def test_reloaded_in_the_middle_of_a_text_the_page_has_it_whole_and_once(server, browser, visitor, gates):
     middle = fresh("middle")
-    thread, run = begin(visitor, server, [spell("first half, "), gate(middle), spell("second half")])
+    thread, _ = begin(visitor, server, [spell("first half, "), gate(middle), spell("second half")])
     gates.wait_reached(middle)
     with browser.profile(visitor) as profile:
         tab = profile.open(url(server, thread))
@@ -165,7 +146,7 @@ def test_killed_with_its_server_a_run_is_shown_as_ended_by_a_crash_and_goes_on_o
             tab.see(".ag-ui-run-state", "Ended by a crash.")
             assert visitor.ended(run).status == "orphaned"
             assert tab.texts(TEXT) == ["before"]
-            tab("click", "text=Go on from where it was cut")
+            press(tab, "Go on from where it was cut")
             tab.see(".ag-ui-run-state", "Finished.")
             assert tab.texts(TEXT) == ["before", "and after"]
             assert gates.count(within) == 1
@@ -196,7 +177,7 @@ def test_a_run_of_another_conversation_is_never_opened_over_the_one_that_is_open
         tab.see(TEXT, "this conversation")
         say(tab, ["on top of that"])
         tab.see("dialog", "another conversation")
-        tab("click", "dialog >> text=Fork into a new conversation")
+        tab("click", 'dialog button:text-is("Fork into a new conversation")')
         tab.see(TEXT, "on top of that")
         forked = tab("url").rstrip("/").rpartition("/")[2]
         assert forked not in (here, there)
@@ -204,7 +185,7 @@ def test_a_run_of_another_conversation_is_never_opened_over_the_one_that_is_open
         tab("goto", f"{url(server, here)}?resume={run}")
         say(tab, ["once more"])
         tab.see("dialog", "another conversation")
-        tab("click", "text=Open its own conversation")
+        press(tab, "Open its own conversation")
         tab.see(TEXT, "that conversation")
         assert tab("url") == url(server, there)
         for thread, said in ((here, 1), (there, 1)):
@@ -222,7 +203,7 @@ def test_a_run_without_a_conversation_store_is_resumed_and_forked_on_its_own_pag
         tab.see(TEXT, "a second answer")
         tab.see(".ag-ui-run-state", "Finished.")
         assert tab.texts(TEXT) == ["a first answer", "a second answer"]
-        tab("click", "text=Fork into a new conversation")
+        press(tab, "Fork into a new conversation")
         tab.see(".ag-ui-target", "begins a new conversation")
         say(tab, ["a third answer"])
         tab.see(TEXT, "a third answer")
@@ -283,7 +264,7 @@ def test_the_raw_events_are_the_log_and_can_be_downloaded(server, browser, visit
         saved = tab("download", "text=Download as JSONL")
         assert saved["name"] == f"{run}.jsonl"
         assert saved["text"].encode().splitlines() == visitor.stored_log(run)
-        tab("click", "text=Transcript")
+        press(tab, "Transcript")
         tab.see(TEXT, "an answer")
         assert parse_qs(urlsplit(tab("url")).query) == {}
         tab("goBack")
