@@ -284,3 +284,21 @@ def test_C42_each_way_a_post_can_fail_is_told_and_the_message_stays_to_be_sent_a
         assert tab("isEnabled", "text=Send")
         tab("goto", url(server, "no-such-thread"))
         tab.see(".ag-ui-alarm", "It is not there")
+
+
+def test_who_has_scrolled_back_stays_there_until_asked_to_jump_to_the_latest(server, browser, visitor, gates):
+    middle = fresh("middle")
+    thread, _ = begin(visitor, server, ["a line\n\n" * 100, gate(middle), "a line\n\n" * 100 + "the last line"])
+    with browser.profile(visitor) as profile:
+        tab = profile.open(url(server, thread))
+        tab.see(TEXT, "a line")
+        tab("waitForFunction", "scrollY > 0")
+        tab("evaluate", "scrollTo(0, 0)")
+        tab.see(".ag-ui-latest")
+        gates.open(middle)
+        tab.see(".ag-ui-run-state", "Finished.")
+        tab.see(TEXT, "the last line")
+        assert tab("evaluate", "scrollY") == 0
+        press(tab, "Jump to latest")
+        tab("waitForFunction", "scrollY > 0")
+        tab.miss(".ag-ui-latest")

@@ -18,7 +18,6 @@ class Conversation extends HTMLElement {
   #events = [];
   #lastSeq = 0;
   #missed = 0;
-  #atEnd = true;
   #otherRun;
 
   #actions = {
@@ -50,10 +49,7 @@ class Conversation extends HTMLElement {
     this.parts.prompt.addEventListener("keydown", ({ key, ctrlKey, metaKey }) => {
       if (key === "Enter" && (ctrlKey || metaKey)) this.parts.composer.requestSubmit();
     });
-    new IntersectionObserver(([{ isIntersecting }]) => {
-      this.#atEnd = isIntersecting;
-      this.parts.latest.hidden = isIntersecting;
-    }).observe(this.parts.end);
+    addEventListener("scroll", () => this.#drawLatest(), { signal: this.#leaving.signal });
     addEventListener("popstate", () => this.#draw(), { signal: this.#leaving.signal });
     this.#draw();
     this.#watch();
@@ -138,13 +134,23 @@ class Conversation extends HTMLElement {
     clearTimeout(this.drawing);
     this.drawing = undefined;
     const { parts } = this;
+    const wasAtEnd = this.#isAtEnd;
     this.transcript.draw(this.#fold, this.#unknown);
     this.approvals.draw(this.#fold);
     this.#drawView();
     this.#drawState();
     this.#drawComposer();
     if (this.#missed) write(parts.notice, text("missed", { count: this.#missed }));
-    if (this.#atEnd) parts.end.scrollIntoView({ block: "nearest" });
+    if (wasAtEnd) parts.end.scrollIntoView({ block: "nearest" });
+    this.#drawLatest();
+  }
+
+  get #isAtEnd() {
+    return this.parts.end.getBoundingClientRect().top <= innerHeight + 1;
+  }
+
+  #drawLatest() {
+    this.parts.latest.hidden = this.#isAtEnd;
   }
 
   #drawView() {
@@ -192,8 +198,7 @@ class Conversation extends HTMLElement {
     this.#runs = found.runs ?? [found];
     const doubtful = this.#runs.filter((row) => row.unresolved_effects);
     const ledgers = await Promise.all(doubtful.map(({ links }) => this.#get(`${links.self}effects/`)));
-    const effects = ledgers.flatMap((ledger) => ledger?.effects ?? []);
-    const unknown = effects.filter(({ status }) => status === "unresolved");
+    const unknown = ledgers.flatMap((ledger) => ledger?.effects ?? []).filter(({ unresolved }) => unresolved);
     this.#unknown = new Set(unknown.map(({ tool_call_id }) => tool_call_id));
     this.#draw();
   }
