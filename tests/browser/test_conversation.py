@@ -145,6 +145,7 @@ def test_killed_with_its_server_a_run_is_shown_as_ended_by_a_crash_and_goes_on_o
         with start(port=server.port):
             tab.see(".ag-ui-banner", "Resumed.")
             tab.see(".ag-ui-run-state", "Ended by a crash.")
+            tab.see(".ag-ui-tool .ag-ui-unknown", "Nobody knows")
             assert visitor.ended(run).status == "orphaned"
             assert tab.texts(TEXT) == ["before"]
             press(tab, "Go on from where it was cut")
