@@ -70,7 +70,12 @@ class StoredThread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadRow:
-    """A thread as a list shows it; `turns` counts those of the current branch, `active_run` is a run id."""
+    """A thread as a list shows it.
+
+    `turns` counts those of the current branch, `active_run` is a run id. `current_run` is the key of the run that
+    `ConversationStore.current_run` names, `branch_of` that of the run of another thread which this one continues; None
+    where it is gone or not known.
+    """
 
     thread_id: str
     title: str
@@ -80,13 +85,19 @@ class ThreadRow:
     turns: int
     archived: bool
     active_run: str | None
+    current_run: int | None = None
+    branch_of: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadQuery:
-    """What `threads/` asks for. `limit` 0 means all; `cursor` is what an earlier page gave as `next`."""
+    """What a list of threads asks for. `limit` 0 means all; `cursor` is what an earlier page gave as `next`.
+
+    `status` is that of the current run.
+    """
 
     text: str | None = None
+    status: str | None = None
     archived: bool = False
     cursor: str | None = None
     limit: int = 50

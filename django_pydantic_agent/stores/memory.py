@@ -2,7 +2,7 @@
 
 import itertools
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -140,6 +140,10 @@ class MemoryRunStore(RunStore):
         with self._lock:
             entry = self._entries.get(key)
             return entry.stored() if entry is not None and entry.run.owner == owner else None
+
+    def by_keys(self, keys: Collection[int], *, owner: Owner | None) -> Mapping[int, StoredRun]:
+        found = {key: self.by_key(key, owner=owner) for key in keys}
+        return {key: run for key, run in found.items() if run is not None}
 
     def by_idempotency_key(self, key: str, *, owner: Owner | None, scope: str, server: str) -> StoredRun | None:
         with self._lock:

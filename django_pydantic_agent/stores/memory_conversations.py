@@ -103,6 +103,17 @@ class _Thread:
         live = [run for run in self.live if run.superseded_by is None]
         return min(live, key=lambda run: (run.turn, run.key), default=None)
 
+    @property
+    def newest(self) -> _Run | None:
+        """The run that is going or first in the queue, else the newest one of the current branch."""
+        current = [run for run in self.runs.values() if run.superseded_by is None]
+        return self.active or max(current, key=lambda run: run.key, default=None)
+
+    def is_at(self, status: str) -> bool:
+        """Return whether the newest run has this status; of a live one it is not known whether it has begun."""
+        run = self.newest
+        return run is not None and (run.status == status or (run.status.is_live and RunStatus(status).is_live))
+
     def current(self) -> Iterator[tuple[Key, _Message]]:
         return ((key, self.messages[key]) for key in self.keys if self.messages[key].superseded_by is None)
 
@@ -266,9 +277,8 @@ class MemoryConversationStore(ConversationStore):
 
     def current_run(self, *, owner: Owner, thread_id: str) -> int | None:
         with self._kept.lock:
-            thread = self._thread(owner, thread_id)
-            current = [run.key for run in thread.runs.values() if run.superseded_by is None]
-            return thread.active.key if thread.active else max(current, default=None)
+            newest = self._thread(owner, thread_id).newest
+            return newest.key if newest else None
 
     def next_run(self, *, owner: Owner, thread_id: str, after: int) -> ThreadRun | None:
         with self._kept.lock:
@@ -297,6 +307,7 @@ class MemoryConversationStore(ConversationStore):
                 for name, thread in self._kept.threads.items()
                 if name[:2] == (owner, self.scope)
                 and thread.is_archived == query.archived
+                and (query.status is None or thread.is_at(query.status))
                 and (before is None or thread.order < before)
                 and text in f"{thread.title}\n{thread.preview or ''}".casefold()
             ]
@@ -441,7 +452,7 @@ class MemoryConversationStore(ConversationStore):
 
 
 def _row(thread: _Thread) -> ThreadRow:
-    active = thread.active
+    active, newest = thread.active, thread.newest
     return ThreadRow(
         thread_id=thread.name[2],
         title=thread.title,
@@ -451,6 +462,7 @@ def _row(thread: _Thread) -> ThreadRow:
         turns=len({key[0] for key, _ in thread.current()} - {IMPORTED}),
         archived=thread.is_archived,
         active_run=active.run_id if active else None,
+        current_run=newest.key if newest else None,
     )
 
 

@@ -165,6 +165,22 @@ class ConversationStoreConformance:
         assert (row.thread_id, row.preview, row.turns, row.active_run) == ("thread", "Hello there", 1, "run")
         assert before <= row.updated_at <= datetime.now(UTC)
 
+    def test_a_list_names_the_current_run_and_keeps_to_its_status(self) -> None:
+        store = self.make_store()
+        ended = self.turn(store, "u1", "a1", thread_id="ended")
+        self.turn(store, "u2", "a2", thread_id="going")
+        going = self.accept(store, said("u3"), thread_id="going")
+        self.accept(store, said("u4"), thread_id="going")
+        rows = store.page(owner=ADA, query=ThreadQuery()).threads
+        assert {row.thread_id: row.current_run for row in rows} == {"going": going, "ended": ended}
+
+        def at(status: RunStatus) -> list[str]:
+            return [row.thread_id for row in store.page(owner=ADA, query=ThreadQuery(status=status)).threads]
+
+        assert at(RunStatus.QUEUED) == ["going"]
+        assert at(RunStatus.FINISHED) == ["ended"]
+        assert at(RunStatus.FAILED) == []
+
     def test_the_view_of_a_turn_that_is_going(self) -> None:
         store = self.make_store()
         self.turn(store, "u1", "a1")

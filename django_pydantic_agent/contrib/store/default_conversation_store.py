@@ -117,15 +117,18 @@ class DefaultConversationStore(ConversationStore):
 
     def page(self, *, owner: Owner, query: ThreadQuery) -> ThreadPage:
         cursors = Cursors("thread", owner, self.scope)
-        threads = self._threads.for_owner(owner, self.scope).listed(archived=query.archived).with_active_run()
+        threads = self._threads.for_owner(owner, self.scope).listed(archived=query.archived).with_runs()
+        if query.status is not None:
+            threads = threads.at(query.status)
         if query.text:
             threads = threads.matching(storable(query.text))
         if query.cursor is not None:
             microseconds, key = cursors.numbers(query.cursor)
             at = from_microseconds(microseconds)
             threads = threads.filter(Q(updated_at__lt=at) | Q(updated_at=at, pk__lt=key))
-        names = ("thread_id", "title", "updated_at", "preview", "revision", "turns", "is_archived", "active_run")
-        rows = list(threads.values_list("pk", *names)[: query.limit + 1 if query.limit else None])
+        names = ("thread_id", "title", "updated_at", "preview", "revision", "turns", "is_archived")
+        runs = ("active_run", "current_run", "branch_of")
+        rows = list(threads.values_list("pk", *names, *runs)[: query.limit + 1 if query.limit else None])
         page = rows[: query.limit or None]
         shown = [
             ThreadRow(
@@ -136,9 +139,11 @@ class DefaultConversationStore(ConversationStore):
                 revision=revision,
                 turns=number,
                 archived=archived,
-                active_run=active_run,
+                active_run=active,
+                current_run=current,
+                branch_of=parent,
             )
-            for _, thread_id, title, updated_at, preview, revision, number, archived, active_run in page
+            for _, thread_id, title, updated_at, preview, revision, number, archived, active, current, parent in page
         ]
         has_more = len(rows) > len(page)
         return ThreadPage(shown, cursors.text(to_microseconds(page[-1][3]), page[-1][0]) if has_more else None)

@@ -50,12 +50,30 @@ class ThreadQuerySet(OwnedQuerySet["Thread"]):
         """Keep the threads whose title or preview holds `text`."""
         return self.filter(models.Q(title__icontains=text) | models.Q(preview__icontains=text))
 
-    def with_active_run(self) -> Self:
-        """Add `active_run`, the id of the run that is going or first in the queue, None where there is none."""
+    def with_runs(self) -> Self:
+        """Add what a list shows of a thread's runs, each None where there is none.
+
+        `active_run` is the id of the run that is going or first in the queue, `current_run` the key of that one or else
+        of the newest, `branch_of` the key of the run that the first one has continued.
+        """
         from django_pydantic_agent.contrib.store.models import Run
 
-        live = Run.objects.filter(in_thread=models.OuterRef("pk"), superseded_by=None).live()
-        return self.annotate(active_run=models.Subquery(live.values("run_id")[:1]))
+        runs = Run.objects.filter(in_thread=models.OuterRef("pk"))
+        current = runs.filter(superseded_by=None)
+        return self.annotate(
+            active_run=models.Subquery(current.live().values("run_id")[:1]),
+            current_run=Coalesce(
+                models.Subquery(current.live().values("pk")[:1]),
+                models.Subquery(current.order_by("-pk").values("pk")[:1]),
+            ),
+            branch_of=models.Subquery(runs.order_by("pk").values("parent")[:1]),
+        )
+
+    def at(self, status: str) -> Self:
+        """Keep the threads whose `current_run` has this status."""
+        from django_pydantic_agent.contrib.store.models import Run
+
+        return self.filter(models.Exists(Run.objects.filter(pk=models.OuterRef("current_run"), status=status)))
 
 
 class RunQuerySet(OwnedQuerySet["Run"]):

@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
@@ -152,6 +152,11 @@ class DatabaseRunStore:
         if owner is None:
             return None
         return next(self._stored(self._runs.of_owner(owner).filter(pk=key), owner), None)
+
+    def by_keys(self, keys: Collection[int], *, owner: Owner | None) -> Mapping[int, StoredRun]:
+        if owner is None or not keys:
+            return {}
+        return {run.key: run for run in self._stored(self._runs.of_owner(owner).filter(pk__in=keys), owner)}
 
     def by_idempotency_key(self, key: str, *, owner: Owner | None, scope: str, server: str) -> StoredRun | None:
         if owner is None:
