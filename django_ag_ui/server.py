@@ -157,6 +157,7 @@ class AGUIServer:
     def get_urls(self) -> list[URLPattern]:
         """Return the routes of this mount; a subclass may put its own in front."""
         from django_ag_ui.api import effects, events, runs, starting, threads, tools, views
+        from django_ag_ui.ui import changes, conversations, picker
 
         def route(pattern: str, view: type[views.AGUIView], name: str) -> URLPattern:
             return path(pattern, views.non_atomic(view.as_view(server=self)), name=name)
@@ -175,6 +176,10 @@ class AGUIServer:
                 route("fork/<str:run>/", starting.ContinueView, "fork"),
                 route("runs/<str:run>/effects/", effects.EffectsView, "run-effects"),
                 route("runs/<str:run>/effects/<str:call>/resolve/", effects.ResolveView, "run-effect-resolve"),
+                route("ui/", picker.PickerView, "ui"),
+                route("ui/rows/", picker.RowsView, "ui-rows"),
+                route("ui/runs/<str:run>/", conversations.RunPage, "ui-run"),
+                route("ui/runs/<str:run>/cancel/", changes.StopForm, "ui-run-cancel"),
             ]
         if self.conversation_store is not None:
             patterns += [
@@ -182,6 +187,13 @@ class AGUIServer:
                 route("threads/<str:thread>/", threads.ThreadView, "thread"),
                 route("threads/<str:thread>/events/", events.ThreadEventsView, "thread-events"),
                 route("threads/<str:thread>/connect/", events.ConnectView, "thread-connect"),
+            ]
+        if self.step_store is not None and self.conversation_store is not None:
+            patterns += [
+                route("ui/threads/<str:thread>/", conversations.ThreadPage, "ui-thread"),
+                route("ui/threads/<str:thread>/rename/", changes.RenamePage, "ui-thread-rename"),
+                route("ui/threads/<str:thread>/archive/", changes.ArchiveForm, "ui-thread-archive"),
+                route("ui/threads/<str:thread>/delete/", changes.DeletePage, "ui-thread-delete"),
             ]
         return [*patterns, re_path(r"^[\s\S]*$", views.unknown_route)]
 

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from django_ag_ui.api.exceptions import InvalidQuery, UnknownRun
 from django_ag_ui.api.ledger import with_ledger
-from django_ag_ui.api.paths import decode_id, mount_url
+from django_ag_ui.api.paths import decode_id
 from django_ag_ui.api.renderers import JSONRenderer
 from django_ag_ui.api.serializers import run_detail, run_row
 from django_ag_ui.api.views import AGUIView, search_text
@@ -35,10 +35,9 @@ class RunsView(AGUIView):
             page = self.run_store.page(owner=self.owner, scope=self.scope, query=query)
         except InvalidInput:
             raise InvalidQuery("cursor must be the next of an earlier page") from None
-        mount = mount_url(request._request)
         titles = self.titles({run.thread_id for run in page.runs})
         rows = [
-            run_row(run, mount=mount, with_steps=True, title=titles.get(run.thread_id))
+            run_row(run, mount=self.mount, with_steps=True, title=titles.get(run.thread_id))
             for run in with_ledger(self.step_store, page.runs)
         ]
         return Response({"runs": rows, "next": page.next})
@@ -98,7 +97,7 @@ def show_run(view: AGUIView, stored: StoredRun) -> dict[str, Any]:
     (stored,) = with_ledger(view.step_store, [stored])
     return run_detail(
         stored,
-        mount=mount_url(view.request._request),
+        mount=view.mount,
         with_steps=view.step_store is not None,
         title=view.titles([stored.thread_id]).get(stored.thread_id),
     )

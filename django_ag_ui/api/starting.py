@@ -207,6 +207,11 @@ class StartView(PostView):
             request_context=json.loads(json.dumps(context)),
         )
 
+    @property
+    def cancel_after(self) -> float | None:
+        """For how many seconds the run goes on while nobody watches it, None where it always does."""
+        return self.server.disconnect_policy.cancel_after(self.posted[1].forwarded_props)
+
     def _begin(
         self,
         accepted: "RunAgentInput",
@@ -221,7 +226,7 @@ class StartView(PostView):
 
         self._check_new()
         plan = RunPlan(
-            cancel_after=self.server.disconnect_policy.cancel_after(self.posted[1].forwarded_props),
+            cancel_after=self.cancel_after,
             config=self.server.agent_config,
             request=self.run_request,
             run_input=accepted,
@@ -295,7 +300,11 @@ class ContinueView(StartView):
                 refuse_unresolved(self, source)
             return self._continue(source)
         except RunIdTaken:
-            return respond(request._request, FixedStream(self._refusal()))
+            return self.reused()
+
+    def reused(self) -> HttpResponseBase:
+        """Return a stream of its own which tells that the run id was used before."""
+        return respond(self.request._request, FixedStream(self._refusal()))
 
     def _continue(self, source: StoredRun) -> HttpResponseBase:
         from django_pydantic_agent.log.accept import accept_continuation
@@ -321,7 +330,7 @@ class ContinueView(StartView):
         return source
 
     def _refusal(self) -> list[bytes]:
-        """Return the events that tell, in a stream of its own, that the run id was used before."""
+        """Return the events of that stream."""
         from ag_ui.core import PROTOCOL_VERSION, RunErrorEvent, RunStartedEvent
 
         from django_pydantic_agent.log.frames import encode

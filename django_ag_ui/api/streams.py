@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from django_ag_ui.api.access import Access
 from django_ag_ui.api.cursors import Cursor
 from django_ag_ui.api.parsers import read_run_input
-from django_ag_ui.api.paths import encode_id, mount_url
+from django_ag_ui.api.paths import encode_id
 from django_ag_ui.api.renderers import EventStreamRenderer, JSONRenderer
 from django_ag_ui.api.sse import FixedStream, RunStream, declares_1_0, max_stream_seconds, respond
 from django_ag_ui.api.views import AGUIView
@@ -52,7 +52,7 @@ class StreamView(AGUIView):
 
     def check_cursor(self, cursor: Cursor, run: StoredRun) -> None:
         """Raise `InvalidCursor` or `CursorExpired` where `run` cannot be followed behind `cursor`."""
-        url = f"{mount_url(self.request._request)}runs/{encode_id(run.run_id)}/events/?from=snapshot"
+        url = f"{self.mount}runs/{encode_id(run.run_id)}/events/?from=snapshot"
         cursor.check(run, first_seq=self.run_store.first_seq(run.key), snapshot_url=url)
 
     def from_preamble(self, run: StoredRun) -> HttpResponseBase:
@@ -128,9 +128,13 @@ class PostView(StreamView):
     @cached_property
     def _reading(self) -> "tuple[bytes, RunAgentInput] | Exception":
         try:
-            return read_run_input(self.request._request, self.server.config)
+            return self.read_posted()
         except (APIException, InvalidInput) as error:
             return error
+
+    def read_posted(self) -> "tuple[bytes, RunAgentInput]":
+        """Return the raw body and the input in it; raises what is wrong with them."""
+        return read_run_input(self.request._request, self.server.config)
 
     @property
     def protocol(self) -> str | None:

@@ -14,15 +14,12 @@ from django_ag_ui.api.parsers import MEDIA_TYPE, read_body
 from django_ag_ui.api.paths import decode_id
 from django_ag_ui.api.serializers import ThreadChanges, thread_changes, thread_detail, thread_row
 from django_ag_ui.api.turns import check_revision
-from django_ag_ui.api.views import AGUIView, search_text
+from django_ag_ui.api.views import AGUIView, flag, search_text
 from django_pydantic_agent.exceptions import InvalidInput
 from django_pydantic_agent.stores.approvals import unexpired
 from django_pydantic_agent.stores.conversations import StoredThread, ThreadQuery
 
 MEDIA_TYPES = (MEDIA_TYPE, "application/merge-patch+json")
-
-_FLAGS = {"0": False, "false": False, "1": True, "true": True}
-
 
 class ThreadsView(AGUIView):
     """The owner's threads, the one changed last first."""
@@ -32,7 +29,7 @@ class ThreadsView(AGUIView):
     def get(self, request: Request, **kwargs: str) -> Response:
         query = ThreadQuery(
             text=search_text(request),
-            archived=_flag(request, "archived"),
+            archived=flag(request, "archived"),
             cursor=request.query_params.get("cursor"),
             limit=self.server.config.thread_list_limit,
         )
@@ -51,7 +48,7 @@ class ThreadView(AGUIView):
     http_method_names = ("get", "head", "patch", "delete")
 
     def get(self, request: Request, *, thread: str, **kwargs: str) -> HttpResponseBase:
-        return self._show(decode_id(thread), with_superseded=_flag(request, "superseded"))
+        return self._show(decode_id(thread), with_superseded=flag(request, "superseded"))
 
     def patch(self, request: Request, *, thread: str, **kwargs: str) -> HttpResponseBase:
         conversation, owner = self.place
@@ -113,10 +110,3 @@ def _etag(thread: StoredThread, *, with_superseded: bool) -> str:
     seq = thread.active_run.applied_seq if thread.active_run else 0
     rest = [thread.title, thread.archived, unexpired(thread.interrupts), with_superseded]
     return f'"{thread.revision}.{seq}.{sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()[:16]}"'
-
-
-def _flag(request: Request, name: str) -> bool:
-    value = request.query_params.get(name, "0").lower()
-    if value not in _FLAGS:
-        raise InvalidQuery(f"{name} must be true or false")
-    return _FLAGS[value]

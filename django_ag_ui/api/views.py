@@ -23,6 +23,7 @@ from django_ag_ui.api.authentication import (
 )
 from django_ag_ui.api.exceptions import InvalidQuery, UnknownThread, error_response
 from django_ag_ui.api.parsers import BodyParser
+from django_ag_ui.api.paths import mount_url
 from django_ag_ui.api.permissions import Authorize, RequireAuthenticated
 from django_ag_ui.api.renderers import FixedNegotiation, JSONRenderer
 from django_ag_ui.api.throttling import READ_SCOPE, rated_scopes
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 MAX_SEARCH_CHARACTERS = 1_000
 """The longest text to search for; a title is no longer, and SQLite fails on patterns of 50,000 bytes."""
+
+_FLAGS = {"0": False, "false": False, "1": True, "true": True}
 
 
 class AGUIView(APIView):
@@ -158,6 +161,11 @@ class AGUIView(APIView):
             return {}
         return self.conversation.titles(owner=self.owner, thread_ids=thread_ids)
 
+    @property
+    def mount(self) -> str:
+        """The path of this mount."""
+        return mount_url(self.request._request)
+
     @cached_property
     def scope(self) -> str:
         """The partition of the owner's runs that this mount works in."""
@@ -174,6 +182,14 @@ def search_text(request: Request) -> str | None:
     if text and len(text) > MAX_SEARCH_CHARACTERS:
         raise InvalidQuery(f"q must not be longer than {MAX_SEARCH_CHARACTERS} characters")
     return text
+
+
+def flag(request: Request, name: str) -> bool:
+    """Return a switch of the query string, off where it is not there. Raises `InvalidQuery`."""
+    value = request.query_params.get(name, "0").lower()
+    if value not in _FLAGS:
+        raise InvalidQuery(f"{name} must be true or false")
+    return _FLAGS[value]
 
 
 def _made(setting: str, classes: Sequence[Any] | None) -> list[Any]:

@@ -22,6 +22,8 @@ def script(prompt: str) -> Sequence[Turn]:
             return [[ToolCall("add", {"a": 1, "b": 2})], ["three"]]
         case "ask":
             return [[ToolCall("ask", id="call-1")]]
+        case "erase":
+            return [[ToolCall("erase", {"name": rest})], ["erased"]]
         case "hold":
             return [["adding ", ToolCall("add", {"a": 1, "b": 2}, chunk=4), GATES[rest]], ["three"]]
         case "pick":

@@ -1,0 +1,43 @@
+"""`{% ag_ui_picker %}`: the list of a mount in any template."""
+
+import copy
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+from django import template
+from django.template.context import RequestContext
+from django.urls import resolve, reverse
+from django.utils.timesince import timesince
+from django.utils.translation import gettext
+from rest_framework.exceptions import APIException
+
+register = template.Library()
+
+
+@register.inclusion_tag("django_ag_ui/ui/_embedded.html", takes_context=True)
+def ag_ui_picker(context: RequestContext, namespace: str = "ag_ui", **kwargs: Any) -> dict[str, Any]:
+    """Show the list of the mount whose URL namespace this is; `kwargs` are what its URL takes.
+
+    The context needs `request`. Whoever may not use the mount sees nothing.
+    """
+    from django_ag_ui.ui.picker import PickerView, picker_context
+
+    request = copy.copy(context["request"])
+    request.resolver_match = resolve(reverse(f"{namespace}:ui", kwargs=kwargs))
+    view = PickerView(**request.resolver_match.func.initkwargs)
+    view.setup(request, **kwargs)
+    try:
+        view.admit(request)
+        shown = picker_context(view)
+    except APIException:
+        return {}
+    return {**shown, "addresses": view.addresses, "nonce": uuid4(), "csrf_token": context.get("csrf_token")}
+
+
+@register.filter
+def ago(moment: datetime) -> str:
+    """Return how long ago a moment was, in one unit."""
+    if datetime.now(UTC) - moment < timedelta(minutes=1):
+        return gettext("just now")
+    return gettext("{time} ago").format(time=timesince(moment, depth=1))

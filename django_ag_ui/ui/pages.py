@@ -1,0 +1,60 @@
+"""What every page of a mount has in common."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpResponse, HttpResponseRedirect
+from django.shortcuts import render, resolve_url
+from django.utils.http import url_has_allowed_host_and_scheme
+from rest_framework.request import Request
+
+from django_ag_ui.api.exceptions import error_response
+from django_ag_ui.api.views import AGUIView
+from django_ag_ui.ui.addresses import Addresses
+
+
+class PageView(AGUIView):
+    """A view that answers in HTML, also where it refuses, and takes forms in place of JSON."""
+
+    http_method_names = ("get", "head")
+
+    def get_exception_handler(self) -> Callable[..., Any]:
+        return refused
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        # The check of the CSRF token looks for it in a form only if the form was read before.
+        self.form = request._request.POST
+        super().initial(request, *args, **kwargs)
+
+    @cached_property
+    def addresses(self) -> Addresses:
+        return Addresses(self.mount)
+
+    def page(self, template: str, *, status: int = 200, **context: Any) -> HttpResponse:
+        """Return a page of this mount."""
+        context |= {"addresses": self.addresses}
+        return render(self.request._request, f"django_ag_ui/ui/{template}.html", context, status=status)
+
+    def back(self, otherwise: str) -> HttpResponseRedirect:
+        """Lead to the page that a form was on, where it says so and that page is on this site."""
+        request, url = self.request._request, self.form.get("next", "")
+        is_ours = url_has_allowed_host_and_scheme(url, {request.get_host()}, require_https=request.is_secure())
+        return HttpResponseRedirect(url if is_ours else otherwise)
+
+
+def refused(exc: Exception, context: dict[str, Any]) -> HttpResponse:
+    """Say on a page what the routes of the mount say in JSON."""
+    answer, view = error_response(exc, context), context["view"]
+    request = view.request._request
+    is_known = getattr(request, "user", None) is not None and request.user.is_authenticated
+    login = ""
+    if answer.status_code in (401, 403) and not is_known:
+        login = redirect_to_login(request.get_full_path(), resolve_url(settings.LOGIN_URL)).url
+    response = view.page("refused", status=answer.status_code, error=answer.data["error"], login_url=login)
+    for name in ("Retry-After", "WWW-Authenticate"):
+        if name in answer.headers:
+            response.headers[name] = answer.headers[name]
+    return response
