@@ -21,6 +21,7 @@ from django_pydantic_agent.stores.conversations import StoredThread, ThreadQuery
 
 MEDIA_TYPES = (MEDIA_TYPE, "application/merge-patch+json")
 
+
 class ThreadsView(AGUIView):
     """The owner's threads, the one changed last first."""
 

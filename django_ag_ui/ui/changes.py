@@ -31,7 +31,7 @@ class RenamePage(PageView):
 class DeletePage(PageView, ThreadView):
     """Ask whether a thread is to be deleted, and delete it."""
 
-    http_method_names = ("get", "head", "post")
+    http_method_names = ("get", "head", "post")  # type: ignore[assignment]
 
     def get(self, request: Request, *, thread: str, **kwargs: str) -> HttpResponse:
         return self.page("delete", **_thread(self, thread))
@@ -55,6 +55,8 @@ class ArchiveForm(PageView):
 
 class StopForm(PageView, CancelView):
     """Stop a run."""
+
+    http_method_names = ("post",)
 
     def post(self, request: Request, *, run: str, **kwargs: str) -> HttpResponseRedirect:  # type: ignore[override]
         super().post(request, run=run)

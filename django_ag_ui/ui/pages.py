@@ -1,6 +1,6 @@
 """What every page of a mount has in common."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +19,7 @@ from django_ag_ui.ui.addresses import Addresses
 class PageView(AGUIView):
     """A view that answers in HTML, also where it refuses, and takes forms in place of JSON."""
 
-    http_method_names = ("get", "head")
+    http_method_names: Sequence[str] = ("get", "head")
 
     def get_exception_handler(self) -> Callable[..., Any]:
         return refused
@@ -33,10 +33,10 @@ class PageView(AGUIView):
     def addresses(self) -> Addresses:
         return Addresses(self.mount)
 
-    def page(self, template: str, *, status: int = 200, **context: Any) -> HttpResponse:
+    def page(self, template: str, **context: Any) -> HttpResponse:
         """Return a page of this mount."""
         context |= {"addresses": self.addresses}
-        return render(self.request._request, f"django_ag_ui/ui/{template}.html", context, status=status)
+        return render(self.request._request, f"django_ag_ui/ui/{template}.html", context)
 
     def back(self, otherwise: str) -> HttpResponseRedirect:
         """Lead to the page that a form was on, where it says so and that page is on this site."""
@@ -53,7 +53,8 @@ def refused(exc: Exception, context: dict[str, Any]) -> HttpResponse:
     login = ""
     if answer.status_code in (401, 403) and not is_known:
         login = redirect_to_login(request.get_full_path(), resolve_url(settings.LOGIN_URL)).url
-    response = view.page("refused", status=answer.status_code, error=answer.data["error"], login_url=login)
+    response: HttpResponse = view.page("refused", error=answer.data["error"], login_url=login)
+    response.status_code = answer.status_code
     for name in ("Retry-After", "WWW-Authenticate"):
         if name in answer.headers:
             response.headers[name] = answer.headers[name]

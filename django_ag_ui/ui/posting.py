@@ -25,7 +25,7 @@ class ComposerView(PageView, StartView):
     twice is one post, and one that is sent again with other words is another.
     """
 
-    http_method_names = ("get", "head", "post")
+    http_method_names = ("get", "head", "post")  # type: ignore[assignment]
     # A form has no viewer that could leave.
     cancel_after = None
 
@@ -36,8 +36,8 @@ class ComposerView(PageView, StartView):
     def get_throttle_scope(self) -> str:
         return super().get_throttle_scope() if self.request.method == "POST" else READ_SCOPE
 
-    def page(self, template: str, *, status: int = 200, **context: Any) -> HttpResponse:
-        return super().page(template, status=status, nonce=uuid4(), **context)
+    def page(self, template: str, **context: Any) -> HttpResponse:
+        return super().page(template, nonce=uuid4(), **context)
 
     def read_posted(self) -> "tuple[bytes, RunAgentInput]":
         from django_pydantic_agent.log.accept import parse_input

@@ -1,6 +1,6 @@
 """The rows of the picker: threads with the run that each is at, or runs where no conversations are kept."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from urllib.parse import urlencode
@@ -53,20 +53,37 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunShown:
+    """What a row says of a run; `fork_url` is empty where the run cannot be continued."""
+
+    state: State
+    action: Action
+    url: str
+    fork_url: str
+    unresolved_effects: int
+
+    @classmethod
+    def of(cls, run: StoredRun, addresses: Addresses) -> "RunShown":
+        return cls(
+            state=State.of(run),
+            action=Action.of(run),
+            url=addresses.run(run.run_id),
+            fork_url=addresses.fork(run.run_id) if run.continuable else "",
+            unresolved_effects=run.unresolved_effects,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A thread or a run as the list shows it; `run_url` is the page of the run that the row is at."""
+    """A thread or a run as the list shows it; a thread's `run` is the one that it is at, None where none is left."""
 
     id: str
     name: str
     url: str
     at: datetime
-    state: State | None = None
-    action: Action = Action.VIEW
-    run_url: str = ""
-    fork_url: str = ""
+    run: RunShown | None
+    branch_of: Source | None
     turns: int | None = None
-    unresolved_effects: int = 0
-    branch_of: Source | None = None
     archived: bool = False
 
 
@@ -103,13 +120,14 @@ def _threads(view: AGUIView, conversation: ConversationStore, asked: Asked) -> L
     page = conversation.page(owner=view.owner, query=query)
     keys = {key for thread in page.threads for key in (thread.current_run, thread.branch_of) if key is not None}
     runs = view.run_store.by_keys(keys, owner=view.owner)
-    current = with_ledger(view.step_store, [runs[row.current_run] for row in page.threads if row.current_run in runs])
-    at = {run.key: run for run in current}
+    shown = {run.key: run for run in with_ledger(view.step_store, list(runs.values()))}
     addresses = Addresses(view.mount)
     return Listing(
         asked=asked,
         rows=[
-            _thread_row(thread, addresses, at.get(thread.current_run or 0), runs.get(thread.branch_of or 0))
+            _thread_row(
+                thread, addresses, run=shown.get(thread.current_run or 0), source=shown.get(thread.branch_of or 0)
+            )
             for thread in page.threads
         ],
         next=page.next,
@@ -133,40 +151,31 @@ def _runs(view: AGUIView, asked: Asked) -> Listing:
             name=names[run.run_id],
             url=addresses.run(run.run_id),
             at=run.started_at,
-            branch_of=None
-            if run.parent_run_id is None
-            else Source(
-                name=names.get(run.parent_run_id, run.parent_run_id), url=addresses.run(run.parent_run_id)
-            ),
-            **_at(run, addresses),
+            run=RunShown.of(run, addresses),
+            branch_of=_parent(run, addresses, names),
         )
         for run in runs
     ]
     return Listing(asked=asked, rows=rows, next=page.next, of_threads=False)
 
 
-def _thread_row(thread: ThreadRow, addresses: Addresses, run: StoredRun | None, source: StoredRun | None) -> Row:
+def _thread_row(thread: ThreadRow, addresses: Addresses, *, run: StoredRun | None, source: StoredRun | None) -> Row:
     return Row(
         id=thread.thread_id,
         name=thread.title or thread.preview or thread.thread_id,
         url=addresses.thread(thread.thread_id),
         at=thread.updated_at,
+        run=None if run is None else RunShown.of(run, addresses),
+        branch_of=None if source is None else Source(name=_name(source), url=addresses.run(source.run_id)),
         turns=thread.turns,
         archived=thread.archived,
-        branch_of=source and Source(name=_name(source), url=addresses.run(source.run_id)),
-        **({} if run is None else _at(run, addresses)),
     )
 
 
-def _at(run: StoredRun, addresses: Addresses) -> dict[str, object]:
-    """Return what a row says of the run that it is at."""
-    return {
-        "state": State.of(run),
-        "action": Action.of(run),
-        "run_url": addresses.run(run.run_id),
-        "fork_url": addresses.fork(run.run_id) if run.continuable else "",
-        "unresolved_effects": run.unresolved_effects,
-    }
+def _parent(run: StoredRun, addresses: Addresses, names: Mapping[str, str]) -> Source | None:
+    """Return the run that this one continues, by the name that it has on the same page, if it is there."""
+    parent = run.parent_run_id
+    return None if parent is None else Source(name=names.get(parent, parent), url=addresses.run(parent))
 
 
 def _name(run: StoredRun) -> str:

@@ -79,12 +79,14 @@ def read(html: str) -> Node:
 class Visitor:
     """A person who follows links and sends forms; `page` is what they see, `url` where they are."""
 
-    def __init__(self, client: Client, url: str) -> None:
+    url = ""
+
+    def __init__(self, client: Client, url: str, *, status: int = 200) -> None:
         self.client = client
-        self.go(url)
+        self.go(url, status=status)
 
     def go(self, url: str, *, status: int = 200) -> "Visitor":
-        return self._see(self.client.get(_absolute(url, getattr(self, "url", "")), follow=True), url, status)
+        return self._see(self.client.get(_absolute(url, self.url), follow=True), url, status)
 
     def send(self, button: str, *, status: int = 200, **fields: str) -> "Visitor":
         """Press the button of this text, with these fields of its form filled in."""
@@ -103,7 +105,9 @@ class Visitor:
     def _see(self, response: Any, url: str, status: int) -> "Visitor":
         assert response.status_code == status, response.content.decode()
         assert response["Content-Type"] == "text/html; charset=utf-8"
-        self.url = response.redirect_chain[-1][0] if response.redirect_chain else _absolute(url, getattr(self, "url", ""))
+        self.url = (
+            response.redirect_chain[-1][0] if response.redirect_chain else _absolute(url, getattr(self, "url", ""))
+        )
         self.html = response.content.decode()
         self.page = read(self.html)
         return self

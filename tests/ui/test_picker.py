@@ -151,9 +151,7 @@ def test_a_page_of_50_out_of_10_000_takes_at_most_5_queries(
     owned = {"owner": source.owner, "owner_digest": source.owner_digest, "partition_digest": source.partition_digest}
     now = source.created_at
     Thread.objects.bulk_create(
-        Thread(
-            **owned, thread_id=f"t{n}", thread_digest=f"{n:064}", title=f"title {n}", created_at=now, updated_at=now
-        )
+        Thread(**owned, thread_id=f"t{n}", thread_digest=f"{n:064}", title=f"title {n}", created_at=now, updated_at=now)
         for n in range(10_000)
     )
     Run.objects.bulk_create(
@@ -192,9 +190,7 @@ def test_somebody_elses_pages_are_like_those_that_do_not_exist(client: Client, s
 
 def test_who_is_not_logged_in_is_shown_where_to(db: None, settings):
     settings.LOGIN_URL = "/login/"
-    visitor = Visitor.__new__(Visitor)
-    visitor.client = Client()
-    visitor.go("/talk/ui/?q=a", status=403)
+    visitor = Visitor(Client(), "/talk/ui/?q=a", status=403)
     assert visitor.page.link("Log in") == "/login/?next=/talk/ui/%3Fq%3Da"
 
 
@@ -241,5 +237,7 @@ def test_C40_what_anybody_wrote_is_text_on_every_page(client: Client):
         page = Visitor(client, url).page
         assert page.all("img") == []
         assert all(node["type"] in ("module", "application/json") for node in page.all("script"))
-        assert not [node for node in page.all() if any(name.startswith("on") or name == "style" for name in node.attributes)]
+        assert not [
+            node for node in page.all() if any(name.startswith("on") or name == "style" for name in node.attributes)
+        ]
     assert Visitor(client, thread).said[0] == NASTY
