@@ -14,8 +14,7 @@ from django_ag_ui.api.paths import decode_id
 from django_ag_ui.api.runs import find_run
 from django_ag_ui.api.starting import AgentView, ContinueView
 from django_ag_ui.ui.posting import ComposerView
-from django_ag_ui.ui.states import State
-from django_ag_ui.ui.strings import conversation_strings
+from django_ag_ui.ui.states import State, unknown_effects
 from django_ag_ui.ui.transcript import transcript
 from django_pydantic_agent.stores.base import StoredRun
 
@@ -92,7 +91,7 @@ def _conversation(messages: "Iterable[JsonObject]", run: StoredRun | None, view:
         "run_url": run and view.addresses.run(run.run_id),
         "fork_url": view.addresses.fork(run.run_id) if run and run.continuable else "",
         "state": run and State.of(run),
+        "unknown_effects": run and unknown_effects(run),
         "here": view.request._request.get_full_path(),
-        "strings": conversation_strings(),
         "csrf": get_token(view.request._request),
     }

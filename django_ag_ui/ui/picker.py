@@ -17,7 +17,6 @@ from django_ag_ui.ui.pages import PageView
 from django_ag_ui.ui.posting import ComposerView
 from django_ag_ui.ui.rows import Asked, listing
 from django_ag_ui.ui.states import FILTERS
-from django_ag_ui.ui.strings import list_strings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +60,6 @@ def picker_context(view: PageView | ComposerView) -> dict[str, Any]:
         "first_query": shown.asked.query(),
         "here": view.request._request.get_full_path(),
         "can_compose": view.owner is not None,
-        "strings": list_strings(),
     }
 
 

@@ -9,7 +9,7 @@ from django_ag_ui.api.exceptions import InvalidQuery
 from django_ag_ui.api.ledger import with_ledger
 from django_ag_ui.api.views import AGUIView, flag, search_text
 from django_ag_ui.ui.addresses import Addresses
-from django_ag_ui.ui.states import FILTERS, Action, State
+from django_ag_ui.ui.states import FILTERS, Action, State, unknown_effects
 from django_pydantic_agent.exceptions import InvalidInput
 from django_pydantic_agent.stores.base import RunQuery, StoredRun
 from django_pydantic_agent.stores.conversations import ConversationStore, ThreadQuery, ThreadRow
@@ -54,13 +54,13 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunShown:
-    """What a row says of a run; `fork_url` is empty where the run cannot be continued."""
+    """What a row says of a run; `fork_url` is empty where it cannot be continued."""
 
     state: State
     action: Action
     url: str
     fork_url: str
-    unresolved_effects: int
+    unknown_effects: int
 
     @classmethod
     def of(cls, run: StoredRun, addresses: Addresses) -> "RunShown":
@@ -69,7 +69,7 @@ class RunShown:
             action=Action.of(run),
             url=addresses.run(run.run_id),
             fork_url=addresses.fork(run.run_id) if run.continuable else "",
-            unresolved_effects=run.unresolved_effects,
+            unknown_effects=unknown_effects(run),
         )
 
 

@@ -47,6 +47,11 @@ class Action(TextChoices):
         return cls.RESUME if run.continuable else cls.VIEW
 
 
+def unknown_effects(run: StoredRun) -> int:
+    """Return of how many tool calls nobody knows what became; those of a live run are still going on."""
+    return 0 if run.status.is_live else run.unresolved_effects
+
+
 FILTERS = {
     RunStatus.QUEUED: State.QUEUED.label,
     RunStatus.RUNNING: State.RUNNING.label,

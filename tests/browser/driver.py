@@ -43,10 +43,10 @@ class Browser:
         return answer.get("result")
 
     @contextmanager
-    def profile(self, visitor: Visitor) -> Iterator["Profile"]:
-        """Open a browser profile of its own, in which a user is logged in."""
+    def profile(self, visitor: Visitor, **options: Any) -> Iterator["Profile"]:
+        """Open a browser profile of its own, in which a user is logged in; `options` are playwright's of a context."""
         name = f"profile{next(self.names)}"
-        self.call("browser", "newContext", name=name)
+        self.call("browser", "newContext", options, name=name)
         pairs = (pair.split("=", 1) for pair in visitor.headers["Cookie"].split("; "))
         cookies = [{"name": key, "value": value, "domain": HOST, "path": "/"} for key, value in pairs]
         self.call(name, "addCookies", cookies)

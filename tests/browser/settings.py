@@ -3,7 +3,6 @@
 from tests.settings import *  # noqa: F403
 
 ROOT_URLCONF = "tests.browser.urls"
-INSTALLED_APPS += ["tests.browser"]  # noqa: F405
 MIDDLEWARE += ["example_project.csp.ContentSecurityPolicyMiddleware"]  # noqa: F405
 SECURE_CSP = {"default-src": ["'self'"]}
 DJANGO_PYDANTIC_AGENT = {

@@ -1,9 +1,11 @@
 // Drive Chromium: one call a line on stdin, one answer a line on stdout. A call is {on, do, args, as}: the object `on`
 // does something, and what comes of it is kept under the name `as` or answered as JSON. The first object is "browser".
+import { readFile } from "node:fs/promises";
 import { createInterface } from "node:readline";
 import { chromium } from "playwright-core";
 
 const TIMEOUT_MILLISECONDS = 20_000;
+const AXE = await readFile(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
 const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"];
 
 const browser = await chromium.launch({ executablePath: process.argv[2], args: FLAGS });
@@ -14,6 +16,13 @@ const kept = { faults: new WeakMap(), posts: new WeakMap() };
 const extras = {
   /** Errors of the console and of scripts, reports of a content security policy among them. */
   faults: (page) => kept.faults.get(page),
+  /** What axe-core finds that is serious, as "rule: selector". */
+  violations: async (page) => {
+    await page.evaluate(AXE);
+    const { violations } = await page.evaluate(() => globalThis.axe.run());
+    const serious = violations.filter(({ impact }) => ["serious", "critical"].includes(impact));
+    return serious.flatMap(({ id, nodes }) => nodes.map(({ target }) => `${id}: ${target.join(" ")}`));
+  },
   posts: (page) => kept.posts.get(page),
   block: (page, pattern) => page.route(new RegExp(pattern), (route) => route.abort()),
   unblock: (page) => page.unrouteAll(),

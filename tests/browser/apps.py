@@ -1,6 +1,0 @@
-from django.apps import AppConfig
-
-
-class BrowserConfig(AppConfig):
-    name = "tests.browser"
-    label = "browser"
