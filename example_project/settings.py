@@ -1,4 +1,4 @@
-"""The example project: one agent, offline unless AGENT_MODEL names a model, on SQLite.
+"""The example project: two agents, offline unless AGENT_MODEL names a model, on SQLite.
 
 Read from the environment: AGENT_MODEL (as `openai:gpt-5.2`), EXAMPLE_DATABASE (a file), EXAMPLE_DEBUG (0 or 1),
 EXAMPLE_SLOW_SECONDS (how long the slow tool takes).
@@ -64,6 +64,7 @@ WSGI_APPLICATION = "example_project.wsgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "example_project" / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [

@@ -11,7 +11,15 @@ import example_project.settings as example_settings
 from example_project.notebook.agent import model_for_request
 from example_project.notebook.models import Note
 
-USED = ["ROOT_URLCONF", "MIDDLEWARE", "SECURE_CSP", "LOGIN_URL", "LOGIN_REDIRECT_URL", "LOGOUT_REDIRECT_URL"]
+USED = [
+    "ROOT_URLCONF",
+    "TEMPLATES",
+    "MIDDLEWARE",
+    "SECURE_CSP",
+    "LOGIN_URL",
+    "LOGIN_REDIRECT_URL",
+    "LOGOUT_REDIRECT_URL",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -96,14 +104,24 @@ def test_a_failing_run_says_so_without_the_reason(client: Client, ada: User):
     assert client.get("/agent/runs/").json()["runs"][0]["status"] == "failed"
 
 
-def test_the_page_names_its_urls_and_holds_nothing_inline(client: Client, ada: User):
-    response = client.get("/")
-    page = response.content.decode()
-    assert 'data-agent-url="/agent/"' in page
-    assert 'data-runs-url="/agent/runs/"' in page
-    assert response["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self'; style-src 'self'")
-    assert re.findall(r"<script[^>]*>", page) == ['<script type="module" src="/static/notebook/page.js">']
-    assert not re.search(r"<style|\sstyle=|\son[a-z]+=|https?://", page)
+def test_the_pages_of_both_agents_hold_nothing_inline_and_lead_to_each_other(client: Client, ada: User):
+    stream(client, "/agent/", body("Look up the oak"))
+    for url in ("/", "/agent/ui/", "/forester/ui/", "/agent/ui/threads/t1/"):
+        response = client.get(url)
+        page = response.content.decode()
+        assert response["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+        scripts = re.findall(r"<script[^>]*>", page)
+        assert scripts
+        assert all('src="/static/django_ag_ui/ui/' in tag or 'type="application/json"' in tag for tag in scripts)
+        assert not re.search(r"<style|\sstyle=|\son[a-z]+=|https?://", page)
+        assert 'href="/forester/ui/"' in page
+        assert ("Look up the oak" in page) == (url != "/forester/ui/")
+
+
+def test_the_forester_asks_before_it_plants(client: Client, ada: User):
+    events = stream(client, "/forester/", body("Plant 5 birch trees"))
+    assert events[-1]["outcome"]["type"] == "interrupt"
+    assert "Waiting for you" in client.get("/forester/ui/").content.decode()
 
 
 def test_a_run_needs_a_login_and_the_token_of_the_page(client: Client, ada: User):

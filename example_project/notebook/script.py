@@ -1,4 +1,4 @@
-"""What the agent says where no model is named: it finds its tools in the words of the prompt."""
+"""What the agents say where no model is named: they find their tools in the words of the prompt."""
 
 from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturnPart, UserPromptPart
 
@@ -37,4 +37,16 @@ def report(messages: list[ModelMessage]) -> list[Step]:
     return [Text(f"Here is what I found: {found}. This was turn {prompts} of our conversation.", 4)]
 
 
+def plan(prompt: str) -> list[Turn]:
+    """Return one turn that asks to plant as many trees as the prompt says, three if it says nothing, and a report."""
+    words = prompt.lower().split()
+    tree = next((tree for tree in HEIGHTS if tree in prompt.lower()), "oak")
+    number = next((int(word) for word in words if word.isdecimal()), 3)
+    return [
+        [Text(f"I would plant {number} times {tree}. ", 4), ToolCall("plant", {"tree": tree, "number": number})],
+        report,
+    ]
+
+
 model = ScriptedModel(turns, delay=0.03)
+forester = ScriptedModel(plan, delay=0.03)
