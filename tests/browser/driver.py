@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tests.live.visitors import Visitor
 from tests.servers import HOST
 from tests.stock_client import NODE, install_clients
+
+if TYPE_CHECKING:
+    from tests.live.visitors import Visitor
 
 
 class BrowserError(Exception):
@@ -43,7 +45,7 @@ class Browser:
         return answer.get("result")
 
     @contextmanager
-    def profile(self, visitor: Visitor, **options: Any) -> Iterator["Profile"]:
+    def profile(self, visitor: "Visitor", **options: Any) -> Iterator["Profile"]:
         """Open a browser profile of its own, in which a user is logged in; `options` are playwright's of a context."""
         name = f"profile{next(self.names)}"
         self.call("browser", "newContext", options, name=name)

@@ -1,0 +1,131 @@
+"""Take the pictures of docs/images from the example project, light and dark: `make screenshots`."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from tests.browser.driver import Browser, Profile, Tab
+from tests.servers import HOST, ROOT, Server, free_port
+
+PICTURES = ROOT / "docs" / "images"
+SIZE = {"width": 760, "height": 560}
+REFRESH = "document.dispatchEvent(new Event('visibilitychange'))"
+WORKING = ".ag-ui-tool[data-state=working]"
+RECOVERY_MILLISECONDS = 60_000
+
+
+@contextmanager
+def example(directory: Path, port: int) -> Iterator[Server]:
+    """Serve the example, whose slow tool takes longer than anybody waits."""
+    env = os.environ | {"EXAMPLE_DATABASE": str(directory / "example.sqlite3"), "EXAMPLE_SLOW_SECONDS": "600"}
+    for command in ("migrate", "demo_user"):
+        subprocess.run([sys.executable, "manage.py", command], cwd=ROOT, env=env, check=True, capture_output=True)
+    arguments = ["manage.py", "runserver", "--noreload", f"{HOST}:{port}"]
+    server = Server(arguments, port=port, env=env, log_path=directory / "log")
+    try:
+        server.wait_until_accepting()
+        yield server
+    finally:
+        server.kill()
+
+
+def take(tab: Tab, name: str) -> None:
+    """Take a picture of a page in both colour schemes."""
+    for scheme in ("light", "dark"):
+        tab("emulateMedia", {"colorScheme": scheme, "reducedMotion": "reduce"})
+        tab("screenshot", {"path": str(PICTURES / f"{name}-{scheme}.png"), "fullPage": True})
+
+
+@contextmanager
+def asked(profile: Profile, mount: str, prompt: str, *, until: str) -> Iterator[Tab]:
+    """Start a conversation on the list, and yield its page once it shows `until`.
+
+    The page is closed behind it, for a browser opens no more than six connections to a server of HTTP/1.1.
+    """
+    tab = profile.open(f"{mount}ui/")
+    tab("fill", "textarea[name=message]", prompt)
+    tab("click", "button:text-is('Start')")
+    tab.see(until)
+    yield tab
+    tab("close")
+
+
+def before_the_crash(profile: Profile, mount: str) -> None:
+    take(profile.open(f"{mount}ui/"), "list-empty")
+    with asked(profile, mount, "Measure every pine of the park", until=WORKING):
+        pass
+
+
+def after_the_crash(profile: Profile, botanist: str, forester: str) -> None:
+    crashed = profile.open(f"{botanist}ui/")
+    crashed("waitForSelector", ".ag-ui-pill[data-state=orphaned]", {"timeout": RECOVERY_MILLISECONDS})
+    crashed("click", ".ag-ui-name:has-text('Measure every pine')")
+    crashed.see(".ag-ui-run-state", "crash")
+    take(crashed, "conversation-crashed")
+    crashed("close")
+    with asked(profile, botanist, "Please fail", until="text=Failed:") as tab:
+        take(tab, "conversation-failed")
+    with asked(profile, botanist, "Measure a beech", until=WORKING) as tab:
+        tab("click", "button.ag-ui-stop")
+        tab.see(".ag-ui-run-state", "Cancelled.")
+    with asked(profile, botanist, "Look up the oak and note it", until="text=Finished.") as tab:
+        tab("click", ".ag-ui-tool summary")
+        take(tab, "conversation-finished")
+    with asked(profile, forester, "Plant 12 birch trees", until=".ag-ui-approval") as tab:
+        take(tab, "conversation-asked")
+        tab("goto", f"{forester}ui/")
+        take(tab, "list-asked")
+    with asked(profile, botanist, "Look up the alder and measure it", until=WORKING) as tab:
+        take(tab, "conversation-running")
+        pages_of_a_list(profile, botanist)
+        profile.set_offline(True)
+        tab.see(".ag-ui-banner[data-phase=reconnecting]")
+        take(tab, "conversation-reconnecting")
+        profile.set_offline(False)
+
+
+def pages_of_a_list(profile: Profile, mount: str) -> None:
+    tab = profile.open(f"{mount}ui/")
+    take(tab, "list")
+    tab("click", ".ag-ui-row:has-text('Look up the oak') .ag-ui-menu summary")
+    take(tab, "list-menu")
+    fork = tab("getAttribute", ".ag-ui-menu[open] >> text=Fork", "href")
+    for page in ("Rename", "Delete"):
+        tab("click", f".ag-ui-menu[open] >> text={page}")
+        take(tab, page.lower())
+        tab("goBack")
+        tab("click", ".ag-ui-row:has-text('Look up the oak') .ag-ui-menu summary")
+    tab("goto", mount.removesuffix("/agent/") + fork)
+    tab.see(".ag-ui-run-state")
+    take(tab, "fork")
+    for name, path in {"list-nothing": "?q=maple", "list-archived": "?archived=1", "refused": "threads/none/"}.items():
+        tab("goto", f"{mount}ui/{path}")
+        take(tab, name)
+    tab("goto", f"{mount}ui/")
+    profile.set_offline(True)
+    tab("evaluate", REFRESH)
+    tab.see(".ag-ui-problem")
+    take(tab, "list-offline")
+    profile.set_offline(False)
+
+
+def main() -> None:
+    PICTURES.mkdir(exist_ok=True)
+    port = free_port()
+    base = f"http://{HOST}:{port}"
+    with tempfile.TemporaryDirectory() as directory, closing(Browser()) as browser:
+        browser.call("browser", "newContext", {"viewport": SIZE}, name="demo")
+        profile = Profile(browser, "demo")
+        with example(Path(directory), port):
+            profile.open(base).see("h1", "Notebook")
+            before_the_crash(profile, f"{base}/agent/")
+        with example(Path(directory), port):
+            after_the_crash(profile, f"{base}/agent/", f"{base}/forester/")
+
+
+if __name__ == "__main__":
+    main()
