@@ -9,13 +9,14 @@ ready := $(VENV)/.ready
 npm_ready := node_modules/.package-lock.json
 packages := django_ag_ui django_pydantic_agent
 
-.PHONY: help demo test check check-js format format-js constraints
+.PHONY: help demo test check check-js format format-js constraints screenshots
 
 help:
 	@echo "make demo         serve the example project on http://$(HOST):$(PORT)/"
 	@echo "make test         run the tests on SQLite"
 	@echo "make check        run every linter, the type checker and the import contracts"
 	@echo "make format       rewrite the code in the project's style"
+	@echo "make screenshots  take the pictures of the pages in docs/images"
 	@echo "make constraints  pin the newest requirements in constraints.txt"
 
 $(ready): pyproject.toml constraints.txt tools/bootstrap.sh
@@ -65,3 +66,6 @@ constraints: $(ready)
 	$(python) -m pip install --quiet uv
 	$(VENV)/bin/uv pip compile --universal --upgrade --python-version 3.11 --all-extras --group dev --group mariadb \
 		--no-annotate --no-header --output-file constraints.txt pyproject.toml
+
+screenshots: $(ready)
+	$(python) -m tests.browser.screenshots
