@@ -5,7 +5,7 @@ import json
 import pytest
 
 from django_ag_ui.api.paths import encode_id
-from tests.browser.test_conversation import begin, say, url
+from tests.browser.conversation import begin, say, url
 from tests.live.scripts import call, fail, gate, script, spell
 from tests.live.visitors import fresh
 
