@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 SPEAKERS = {
     "user": pgettext_lazy("who speaks", "You"),
-    "assistant": pgettext_lazy("who speaks", "Assistant"),
+    "assistant": pgettext_lazy("who speaks", "Agent"),
     "reasoning": pgettext_lazy("who speaks", "Reasoning"),
     "tool": pgettext_lazy("who speaks", "Tool"),
 }

@@ -21,10 +21,13 @@ class Node:
         return self.attributes[name]
 
     def all(self, tag: str = "", **wanted: str) -> "list[Node]":
-        """Return the elements inside that have this tag, and in each of these attributes this word."""
+        """Return the elements inside that have this tag, and in each of these attributes this word.
+
+        What is in a template is not shown, so it is left out.
+        """
         found = []
         for child in self.children:
-            if isinstance(child, Node):
+            if isinstance(child, Node) and child.tag != "template":
                 named = {name.strip("_").replace("_", "-"): word for name, word in wanted.items()}
                 if tag in ("", child.tag) and all(
                     word in child.attributes.get(name, "").split() or word == child.attributes.get(name)
