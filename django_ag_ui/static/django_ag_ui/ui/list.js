@@ -31,7 +31,8 @@ class Picker extends HTMLElement {
     const headers = { "If-None-Match": this.etag ?? "" };
     const response = await fetch(this.dataset.rows + location.search, { headers }).catch(() => null);
     this.list.ariaBusy = "false";
-    if (response?.status !== 304 && !response?.ok) return this.news.replaceChildren(this.parts.failed, this.parts.retry);
+    if (response?.status !== 304 && !response?.ok)
+      return this.news.replaceChildren(this.parts.failed, this.parts.retry);
     if (this.parts.failed.isConnected) this.news.replaceChildren();
     this.etag = response.headers.get("ETag");
     if (response.ok) this.#draw(await response.text());
