@@ -8,6 +8,7 @@ from django.urls import URLPattern, URLResolver, get_resolver, path, re_path
 from django_ag_ui.conf import AGUIConfig, build_ag_ui_config
 from django_ag_ui.disconnect import CancelAfter, Choice, DisconnectPolicy
 from django_pydantic_agent.agents.build import check_source
+from django_pydantic_agent.policy.failure import REDACT, FailurePolicy
 from django_pydantic_agent.runs.plan import AgentConfig, Mount
 from django_pydantic_agent.stores.conversations import ConversationStore
 from django_pydantic_agent.threads.reconcile import ThreadPolicy
@@ -59,6 +60,7 @@ class AGUIServer:
         snapshot_save_mode: SnapshotSaveMode = "roundtrip",
         title_for_thread: Callable[..., Any] | None = None,
         approval_policy: Callable[..., Any] | None = None,
+        failure_policy: FailurePolicy = REDACT,
         on_client_disconnect: Choice | CancelAfter = "complete_and_save",
         client_disconnect_choices: Collection[Choice] = (),
         require_authenticated: bool = True,
@@ -101,6 +103,8 @@ class AGUIServer:
             raise TypeError(f"run_timeout must be a number of seconds, not {run_timeout!r}")
         if run_timeout is not None and run_timeout <= 0:
             raise ValueError(f"run_timeout must be more than 0 seconds, not {run_timeout!r}")
+        if not isinstance(failure_policy, FailurePolicy):
+            raise TypeError(f"failure_policy must be a FailurePolicy, not {failure_policy!r}")
         if config is not None and not isinstance(config, AGUIConfig):
             raise TypeError(f"config must come from build_ag_ui_config(), not {config!r}")
         self.namespace = namespace
@@ -138,6 +142,7 @@ class AGUIServer:
             title_for_thread=title_for_thread,
             on_orphan=on_orphan,
             approval_policy=approval_policy,
+            failure_policy=failure_policy,
         )
         self._config = config
 

@@ -106,7 +106,7 @@ class Execution:
             except LeaseLost:
                 return
             except Exception as error:
-                outcome = failed(error)
+                outcome = failed(error, policy=self.plan.config.failure_policy)
             if not isinstance(self._journal.failure, LeaseLost):
                 await self._end(outcome)
 
@@ -177,7 +177,13 @@ class Execution:
                     if self._journal.is_full or self._journal.failure is not None:
                         await self._journal.settled()
         await self._journal.settled()
-        outcome = outcome_of(adapter.stream, call_ids, self._run, shutdown=self._stopped_by_shutdown)
+        outcome = outcome_of(
+            adapter.stream,
+            call_ids,
+            self._run,
+            policy=self.plan.config.failure_policy,
+            shutdown=self._stopped_by_shutdown,
+        )
         if outcome.interrupts and not self.plan.keeps_boundaries and adapter.stream.result is not None:
             self._keep(adapter.stream.result.all_messages())
         return outcome

@@ -4,18 +4,24 @@ pydantic-ai hands every hook, and every event of the stream, through each capabi
 run of many steps several times as much.
 """
 
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic_ai import CallToolsNode, ModelRequestNode
+from pydantic_ai.capabilities import WrapToolExecuteHandler
 from pydantic_ai.capabilities.abstract import AgentNode, NodeResult
+from pydantic_ai.exceptions import ToolFailed
 from pydantic_ai.messages import ModelMessage, ToolCallPart
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import RunContext, ToolDefinition
 
 from django_pydantic_agent.agents.tools import ToolConnections
+from django_pydantic_agent.policy.failure import REDACT, FailurePolicy, shown_result
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -24,11 +30,12 @@ class RunHooks(ToolConnections):
 
     These are before each model request, after each response and after each batch of tools. `reached` is given the
     model's history: a new list at each call, but the run's own messages, the last of which is still stamped afterwards.
-    With `committed`, no tool begins before that has returned.
+    With `committed`, no tool begins before that has returned. What a tool raises is shown as `failure_policy` has it.
     """
 
     reached: Callable[[list[ModelMessage]], None] | None = field(default=None, kw_only=True)
     committed: Callable[[], Awaitable[None]] | None = field(default=None, kw_only=True)
+    failure_policy: FailurePolicy = field(default=REDACT, kw_only=True)
     id: str | None = field(default="django_pydantic_agent_run", kw_only=True)
 
     async def before_model_request(
@@ -46,6 +53,24 @@ class RunHooks(ToolConnections):
         if self.committed is not None:
             await self.committed()
         return args
+
+    async def wrap_tool_execute(
+        self,
+        ctx: RunContext[Any],
+        *,
+        call: ToolCallPart,
+        tool_def: ToolDefinition,
+        args: dict[str, Any],
+        handler: WrapToolExecuteHandler,
+    ) -> Any:
+        try:
+            return await super().wrap_tool_execute(ctx, call=call, tool_def=tool_def, args=args, handler=handler)
+        except Exception as error:
+            text = shown_result(error, self.failure_policy, tool=call.tool_name)
+            if text is None:
+                raise
+            logger.warning("The tool %r of run %r failed.", call.tool_name, ctx.run_id, exc_info=True)
+            raise ToolFailed(text) from error
 
     async def after_node_run(
         self, ctx: RunContext[Any], *, node: "AgentNode[Any]", result: "NodeResult[Any]"

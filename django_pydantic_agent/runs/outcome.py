@@ -14,7 +14,7 @@ from pydantic_ai.exceptions import RunTimedOut
 from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.log.adapter import RunEventStream, ToolCallIds
 from django_pydantic_agent.log.frames import encode, wire_form
-from django_pydantic_agent.policy.failure import SHUTDOWN, TIMEOUT, Failure, describe
+from django_pydantic_agent.policy.failure import REDACT, SHUTDOWN, TIMEOUT, Failure, FailurePolicy, shown_failure
 from django_pydantic_agent.runs.opening import revision_metadata
 from django_pydantic_agent.runs.states import CUT, RunStatus
 from django_pydantic_agent.stores.approvals import AskedCall
@@ -55,10 +55,12 @@ class Outcome:
         return encode(self.event.model_copy(update={"metadata": revision_metadata(revision)}))
 
 
-def outcome_of(stream: RunEventStream, call_ids: ToolCallIds, run: StoredRun, *, shutdown: bool) -> Outcome:
+def outcome_of(
+    stream: RunEventStream, call_ids: ToolCallIds, run: StoredRun, *, policy: FailurePolicy, shutdown: bool
+) -> Outcome:
     """Return how the run of an exhausted stream ended; `shutdown` says that the process cancelled it."""
     if stream.failure is not None:
-        return failed(stream.failure)
+        return failed(stream.failure, policy=policy)
     if stream.cancelled is not None:
         if shutdown:
             return failed(stream.cancelled, SHUTDOWN)
@@ -97,9 +99,9 @@ def orphaned(tools: Sequence[str]) -> Outcome:
     return _refused(RunStatus.ORPHANED, Failure("orphaned", message))
 
 
-def failed(error: BaseException, failure: Failure | None = None) -> Outcome:
+def failed(error: BaseException, failure: Failure | None = None, *, policy: FailurePolicy = REDACT) -> Outcome:
     """Return the end of a run that an exception ended; of the exception only what may be shown is in it."""
-    return _refused(RunStatus.FAILED, failure or describe(error), error)
+    return _refused(RunStatus.FAILED, failure or shown_failure(error, policy), error)
 
 
 def _refused(status: RunStatus, failure: Failure, cause: BaseException | None = None) -> Outcome:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from django_pydantic_agent.policy.failure import REDACT, FailurePolicy
 from django_pydantic_agent.runs.request import RunRequest
 from django_pydantic_agent.stores.approvals import Answer
 from django_pydantic_agent.stores.base import Idempotency, Orphan, RunStore, StoredRun
@@ -41,6 +42,7 @@ class AgentConfig:
     on_orphan: Literal["fail", "resume"] = "fail"
     title_for_thread: Callable[..., Any] | None = None
     approval_policy: Callable[[RunRequest, str, dict[str, Any]], Any] | None = None
+    failure_policy: FailurePolicy = REDACT
 
 
 @dataclass(frozen=True, kw_only=True)

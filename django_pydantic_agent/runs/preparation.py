@@ -91,6 +91,7 @@ class Preparation:
             thread=self.own_thread,
             reached=self.reached if self.plan.keeps_boundaries else None,
             committed=self.journal.settled if is_alone else None,
+            failure_policy=config.failure_policy,
         )
         if step_store is None:
             capabilities.append(hooks)

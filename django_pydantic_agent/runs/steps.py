@@ -43,4 +43,7 @@ def with_steps(
             about["parent_run_id"] = run.run_id
         return store, [hooks, SettledStepPersistence(store=store, **about)]
     store = store.recording(journal, history)
-    return store, [RecordedRunHooks(store=store, thread=hooks.thread, reached=hooks.reached, **about)]
+    recorded = RecordedRunHooks(
+        store=store, thread=hooks.thread, reached=hooks.reached, failure_policy=hooks.failure_policy, **about
+    )
+    return store, [recorded]

@@ -6,6 +6,7 @@ from pydantic_ai import Agent
 from django_ag_ui import AGUIServer, CancelAfter, get_server
 from django_pydantic_agent import ToolRegistry
 from django_pydantic_agent.contrib.store.default_conversation_store import DefaultConversationStore
+from django_pydantic_agent.policy.failure import FailurePolicy
 
 registry = ToolRegistry()
 
@@ -22,6 +23,7 @@ OBJECTS = [
     "step_store",
     "conversation_store",
     "title_for_thread",
+    "failure_policy",
     "get_user",
     "authorize",
     "authentication_classes",
@@ -67,6 +69,8 @@ def test_a_keyword_that_does_not_exist_is_refused_by_name(name: str):
         ("client_disconnect_choices", ["cancel", "stop"]),
         ("client_disconnect_choices", [CancelAfter(3)]),
         ("client_disconnect_choices", None),
+        ("failure_policy", None),
+        ("failure_policy", FailurePolicy),
         ("get_user", 1),
         ("csrf_exempt", "no"),
         ("require_authenticated", None),
