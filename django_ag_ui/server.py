@@ -61,6 +61,7 @@ class AGUIServer:
         title_for_thread: Callable[..., Any] | None = None,
         approval_policy: Callable[..., Any] | None = None,
         failure_policy: FailurePolicy = REDACT,
+        audit_logger: Callable[..., Any] | None = None,
         on_client_disconnect: Choice | CancelAfter = "complete_and_save",
         client_disconnect_choices: Collection[Choice] = (),
         require_authenticated: bool = True,
@@ -83,6 +84,7 @@ class AGUIServer:
             step_store=step_store,
             title_for_thread=title_for_thread,
             approval_policy=approval_policy,
+            audit_logger=audit_logger,
             get_user=get_user,
             authorize=authorize,
         )
@@ -143,6 +145,7 @@ class AGUIServer:
             on_orphan=on_orphan,
             approval_policy=approval_policy,
             failure_policy=failure_policy,
+            audit_logger=audit_logger,
         )
         self._config = config
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.exceptions import ShuttingDown
+from django_pydantic_agent.runs.announcer import Announcer
 from django_pydantic_agent.runs.executors.base import get_executor
 from django_pydantic_agent.runs.follow import Follower
 from django_pydantic_agent.runs.follow_thread import Part, ThreadFollower
@@ -46,7 +47,8 @@ class Engine:
     """Starts runs, lets viewers follow them, cancels them, and takes over those whose process is gone."""
 
     def __init__(self) -> None:
-        self.recorder = Recorder()
+        self.announcer = Announcer()
+        self.recorder = Recorder(self.announcer)
         self.beats = Beats()
         self.watcher = Watcher()
         self.viewers = Viewers()
@@ -245,6 +247,7 @@ class Engine:
         self.watcher.stop()
         self.viewers.stop()
         self.recorder.stop()
+        self.announcer.stop()
         self.beats.stop()
         self._readers.shutdown()
         if self._tool_threads is not None:

@@ -19,6 +19,7 @@ from django_pydantic_agent.log.chunks import Chunks
 from django_pydantic_agent.log.frames import bounded, encode, wire_form
 from django_pydantic_agent.log.preamble import state_frame
 from django_pydantic_agent.log.projection import Projection
+from django_pydantic_agent.policy.audit import Audit
 from django_pydantic_agent.runs.attach import put_to_rest
 from django_pydantic_agent.runs.live_log import LiveLog
 from django_pydantic_agent.runs.outcome import Outcome, cancelled, failed, finished, orphaned, outcome_of
@@ -70,6 +71,8 @@ class Execution:
         self._turn_saved = 0.0
         self._has_begun_turn = False
         self._thread = RunThread() if own_thread else None
+        audit_logger = plan.config.audit_logger
+        self._audit = None if audit_logger is None else Audit(audit_logger, run, recorder.announcer)
         self._preparation = Preparation(
             plan=plan,
             run=run,
@@ -79,6 +82,7 @@ class Execution:
             own_thread=self._thread,
             turn=self._turn,
             reached=self._reached,
+            audit=self._audit,
         )
         self._wait_for = wait_for
         self._token = CancellationToken()
@@ -260,7 +264,16 @@ class Execution:
         if not await self._journal.end(ending, saved) and not await self._end_refused():
             logger.error("Run %r ended as %s, which could not be saved.", self.run_id, ending.status)
             return
-        log_timing(self.run_id, self.log.status, self._timing())
+        timing = self._timing()
+        log_timing(self.run_id, self.log.status, timing)
+        if self._audit is not None:
+            await self._audit.record(
+                "run",
+                outcome=self.log.status.value,
+                duration_seconds=timing["end"],
+                input_bytes=len(self.plan.request.body),
+                output_bytes=self._journal.logged_bytes,
+            )
         try:
             await self._preparation.in_thread(self._rest)
         except Exception:

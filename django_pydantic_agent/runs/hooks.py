@@ -5,6 +5,7 @@ run of many steps several times as much.
 """
 
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import RunContext, ToolDefinition
 
 from django_pydantic_agent.agents.tools import ToolConnections
+from django_pydantic_agent.policy.audit import Audit, outcome_of_call, size_of
 from django_pydantic_agent.policy.failure import REDACT, FailurePolicy, shown_result
 
 logger = logging.getLogger(__name__)
@@ -30,12 +32,14 @@ class RunHooks(ToolConnections):
 
     These are before each model request, after each response and after each batch of tools. `reached` is given the
     model's history: a new list at each call, but the run's own messages, the last of which is still stamped afterwards.
-    With `committed`, no tool begins before that has returned. What a tool raises is shown as `failure_policy` has it.
+    With `committed`, no tool begins before that has returned. What a tool raises is shown as `failure_policy` has it,
+    and `audit` is told how each call has ended.
     """
 
     reached: Callable[[list[ModelMessage]], None] | None = field(default=None, kw_only=True)
     committed: Callable[[], Awaitable[None]] | None = field(default=None, kw_only=True)
     failure_policy: FailurePolicy = field(default=REDACT, kw_only=True)
+    audit: Audit | None = field(default=None, kw_only=True)
     id: str | None = field(default="django_pydantic_agent_run", kw_only=True)
 
     async def before_model_request(
@@ -63,14 +67,32 @@ class RunHooks(ToolConnections):
         args: dict[str, Any],
         handler: WrapToolExecuteHandler,
     ) -> Any:
+        started = time.monotonic()
         try:
-            return await super().wrap_tool_execute(ctx, call=call, tool_def=tool_def, args=args, handler=handler)
-        except Exception as error:
+            result = await super().wrap_tool_execute(ctx, call=call, tool_def=tool_def, args=args, handler=handler)
+        except BaseException as error:
+            await self._audit(call, started, outcome_of_call(error), 0)
             text = shown_result(error, self.failure_policy, tool=call.tool_name)
             if text is None:
                 raise
             logger.warning("The tool %r of run %r failed.", call.tool_name, ctx.run_id, exc_info=True)
             raise ToolFailed(text) from error
+        if self.audit is not None:
+            await self._audit(call, started, "completed", size_of(result))
+        return result
+
+    async def _audit(self, call: ToolCallPart, started: float, outcome: str, output_bytes: int | None) -> None:
+        if self.audit is None:
+            return
+        await self.audit.record(
+            "tool",
+            tool=call.tool_name,
+            tool_call_id=call.tool_call_id,
+            outcome=outcome,
+            duration_seconds=time.monotonic() - started,
+            input_bytes=len(call.args_as_json_str().encode(errors="replace")),
+            output_bytes=output_bytes,
+        )
 
     async def after_node_run(
         self, ctx: RunContext[Any], *, node: "AgentNode[Any]", result: "NodeResult[Any]"

@@ -1,6 +1,7 @@
 """What becomes of a run that was taken over: it is ended from its log, or executed here."""
 
 import logging
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -12,13 +13,15 @@ from django_pydantic_agent.log.frames import begins_attempt, encode
 from django_pydantic_agent.log.preamble import state_frame
 from django_pydantic_agent.log.projection import Projection
 from django_pydantic_agent.log.reading import frames_after
+from django_pydantic_agent.policy.audit import AuditRecord, tell
+from django_pydantic_agent.runs.announcer import Announcer
 from django_pydantic_agent.runs.attach import put_to_rest
 from django_pydantic_agent.runs.mounts import find_mount
 from django_pydantic_agent.runs.outcome import Outcome, failed
 from django_pydantic_agent.runs.rebuild import UNKNOWN_SERVER, CannotRebuild, accepted_messages, rebuilt_plan
 from django_pydantic_agent.runs.timing import Stopwatch, log_timing
 from django_pydantic_agent.runs.turn import turn_save
-from django_pydantic_agent.stores.base import Ending, Orphan, RunStore, RunWrite
+from django_pydantic_agent.stores.base import Ending, Orphan, RunStore, RunWrite, StoredRun
 from django_pydantic_agent.stores.conversations import ConversationStore
 from django_pydantic_agent.stores.effects import CRASHED
 from django_pydantic_agent.threads.running import posted_state, state_before
@@ -36,17 +39,17 @@ def go_on(orphan: Orphan, store: RunStore, engine: "Engine") -> None:
     try:
         plan = rebuilt_plan(orphan, find_mount(orphan.run.server), store)
     except LookupError as error:
-        end(orphan, store, failed(error, UNKNOWN_SERVER))
+        end(orphan, store, failed(error, UNKNOWN_SERVER), announcer=engine.announcer)
     except CannotRebuild as error:
-        end(orphan, store, failed(error, error.failure))
+        end(orphan, store, failed(error, error.failure), announcer=engine.announcer)
     except Exception as error:
         logger.exception("Run %r could not be executed here.", orphan.run.run_id)
-        end(orphan, store, failed(error))
+        end(orphan, store, failed(error), announcer=engine.announcer)
     else:
         engine.launch(plan, orphan.run)
 
 
-def end(orphan: Orphan, store: RunStore, outcome: Outcome) -> bool:
+def end(orphan: Orphan, store: RunStore, outcome: Outcome, *, announcer: Announcer) -> bool:
     """Close what the run's log leaves open and write the end of the run, its turn included, in one transaction.
 
     Returns False where another process has taken the run over meanwhile. Raises what the store says of a run whose end
@@ -87,8 +90,28 @@ def end(orphan: Orphan, store: RunStore, outcome: Outcome) -> bool:
     if refusal is not None:
         raise refusal
     log_timing(run.run_id, outcome.status, timing)
+    announcer.committed(run, write, store=store)
+    announcer.put(partial(_audit, run, store, outcome, seconds=timing["end"]))
     put_to_rest(run, store=store, conversation=conversation, last_seq=write.last_seq)
     return True
+
+
+def _audit(run: StoredRun, store: RunStore, outcome: Outcome, *, seconds: float) -> None:
+    """Have the mount's audit logger told of the end of a run, if there is one."""
+    try:
+        audit_logger = find_mount(run.server).config.audit_logger
+    except LookupError:
+        return
+    if audit_logger is not None:
+        record = AuditRecord.of(
+            "run",
+            run,
+            outcome=outcome.status.value,
+            duration_seconds=seconds,
+            input_bytes=len(store.input(run.key)),
+            output_bytes=None,
+        )
+        tell(audit_logger, record)
 
 
 def _conversation(orphan: Orphan) -> ConversationStore | None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from django_pydantic_agent.policy.audit import AuditLogger
 from django_pydantic_agent.policy.failure import REDACT, FailurePolicy
 from django_pydantic_agent.runs.request import RunRequest
 from django_pydantic_agent.stores.approvals import Answer
@@ -43,6 +44,7 @@ class AgentConfig:
     title_for_thread: Callable[..., Any] | None = None
     approval_policy: Callable[[RunRequest, str, dict[str, Any]], Any] | None = None
     failure_policy: FailurePolicy = REDACT
+    audit_logger: AuditLogger | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

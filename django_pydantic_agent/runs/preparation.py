@@ -21,6 +21,7 @@ from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.connections import patiently
 from django_pydantic_agent.exceptions import NotContinuable
 from django_pydantic_agent.policy.approvals import ApprovalPolicy
+from django_pydantic_agent.policy.audit import Audit
 from django_pydantic_agent.runs.hooks import RunHooks
 from django_pydantic_agent.runs.plan import RunPlan
 from django_pydantic_agent.runs.recorder import Journal
@@ -73,6 +74,7 @@ class Preparation:
     own_thread: RunThread | None
     turn: RunTurn | None
     reached: Callable[[list[ModelMessage]], None]
+    audit: Audit | None
 
     async def prepare(self, resumption: Resumption | None = None) -> Prepared:
         config = self.plan.config
@@ -92,6 +94,7 @@ class Preparation:
             reached=self.reached if self.plan.keeps_boundaries else None,
             committed=self.journal.settled if is_alone else None,
             failure_policy=config.failure_policy,
+            audit=self.audit,
         )
         if step_store is None:
             capabilities.append(hooks)

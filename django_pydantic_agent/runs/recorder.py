@@ -13,6 +13,7 @@ from asgiref.sync import sync_to_async
 from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.connections import release_connections
 from django_pydantic_agent.exceptions import LeaseLost, StoreUnavailable
+from django_pydantic_agent.runs.announcer import Announcer, InlineAnnouncer
 from django_pydantic_agent.runs.live_log import LiveLog
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores.base import Ending, LedgerChange, RunStore, RunWrite, StoredRun
@@ -57,6 +58,7 @@ class Journal:
     recorder: "Recorder"
     store: RunStore
     log: LiveLog
+    run: StoredRun
     key: int
     run_id: str
     epoch: int
@@ -64,6 +66,7 @@ class Journal:
     conversation: ConversationStore | None = None
     pending: RunWrite | None = None
     pending_bytes: int = 0
+    logged_bytes: int = 0
     begun: bool = False
     failure: Exception | None = None
     is_dead: bool = False
@@ -84,6 +87,7 @@ class Journal:
             self._open_write().frames.append(frame)
             self.next_seq += 1
             self.pending_bytes += len(frame)
+            self.logged_bytes += len(frame)
         self.recorder.wake()
 
     def write(self, change: LedgerChange) -> None:
@@ -183,7 +187,8 @@ class Pace:
 class Recorder:
     """Commits what the journals of one process queue, all of them in one transaction, from a thread of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, announcer: Announcer | None = None) -> None:
+        self.announcer = announcer or Announcer()
         self.lock = threading.Lock()
         self.dirty: list[Journal] = []
         self._work = threading.Event()
@@ -199,6 +204,7 @@ class Recorder:
             recorder=self,
             store=store,
             log=log,
+            run=run,
             key=run.key,
             run_id=run.ledger_ids[0],
             epoch=run.epoch,
@@ -312,7 +318,7 @@ class Recorder:
         self._answer([journal for journal, _ in group])
 
     def _settle(self, journal: Journal, write: RunWrite, error: Exception | None) -> None:
-        """Show what was committed, or note why it was not."""
+        """Show and announce what was committed, or note why it was not."""
         if error is not None:
             journal.times.failures += 1
             logger.error("Run %r cannot be saved any more.", journal.run_id, exc_info=error)
@@ -325,6 +331,7 @@ class Recorder:
                 return
         if write.all_frames:
             journal.log.publish(write.first_seq, write.all_frames, write.ending.status if write.ending else None)
+        self.announcer.committed(journal.run, write, store=journal.store)
 
     def _save_frames(self, journal: Journal, write: RunWrite) -> bool:
         """Save the frames of a write that the store refused, so that the log has no hole; its end is yet to be told."""
@@ -363,7 +370,7 @@ class InlineRecorder(Recorder):
     """Commits in the thread and on the connection of whoever started the run, whenever the run waits."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(InlineAnnouncer())
         self._stopping = True
 
     def wake(self) -> None:

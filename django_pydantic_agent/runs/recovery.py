@@ -103,9 +103,8 @@ class Recovery:
         logger.warning("The process of run %r is gone; the run is ended.", run.run_id)
         beats.hold(self._store, run, cancel=_nothing, lose=_nothing)
         try:
-            self.ended += end(
-                orphan, self._store, cancelled(run) if orphan.cancel_requested else orphaned(orphan.unresolved)
-            )
+            outcome = cancelled(run) if orphan.cancel_requested else orphaned(orphan.unresolved)
+            self.ended += end(orphan, self._store, outcome, announcer=self._engine.announcer)
         finally:
             beats.release(self._store, run.key, run.epoch)
 

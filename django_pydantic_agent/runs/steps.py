@@ -44,6 +44,11 @@ def with_steps(
         return store, [hooks, SettledStepPersistence(store=store, **about)]
     store = store.recording(journal, history)
     recorded = RecordedRunHooks(
-        store=store, thread=hooks.thread, reached=hooks.reached, failure_policy=hooks.failure_policy, **about
+        store=store,
+        thread=hooks.thread,
+        reached=hooks.reached,
+        failure_policy=hooks.failure_policy,
+        audit=hooks.audit,
+        **about,
     )
     return store, [recorded]

@@ -252,6 +252,15 @@ class Orphan:
     state_seq: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class UnresolvedCall:
+    """A tool call of which nobody knows whether it has acted; `reason` says why."""
+
+    tool_call_id: str
+    tool: str
+    reason: str
+
+
 class RunLeases(Protocol):
     """Who executes which run, in a store that several processes share. Synchronous and thread-safe."""
 
@@ -412,6 +421,10 @@ class RunStore(Protocol):
         Returns, for each write, None or why it was refused for good: `LeaseLost` or `UnstorableWrite`. Raises
         `StoreUnavailable` where nothing could be written and a later try may succeed; a repeated call is harmless.
         """
+        ...
+
+    def unresolved_calls(self, key: int) -> Sequence[UnresolvedCall]:
+        """Return the tool calls without an outcome in the ledger of an ended run and of the delegates inside it."""
         ...
 
     def tidy(self, key: int) -> None:

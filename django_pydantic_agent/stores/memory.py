@@ -27,6 +27,7 @@ from django_pydantic_agent.stores.base import (
     RunStore,
     RunWrite,
     StoredRun,
+    UnresolvedCall,
 )
 
 if TYPE_CHECKING:
@@ -255,6 +256,9 @@ class MemoryRunStore(RunStore):
     def commit(self, writes: Sequence[RunWrite]) -> list[Exception | None]:
         with self._lock:
             return [self._commit(write) for write in writes]
+
+    def unresolved_calls(self, key: int) -> Sequence[UnresolvedCall]:
+        return ()
 
     def tidy(self, key: int) -> None:
         """Forget the runs that ended longest ago."""

@@ -13,7 +13,7 @@ from django.db.models import Exists, OuterRef, Q
 from django_pydantic_agent.contrib.store import approvals
 from django_pydantic_agent.contrib.store.changes import Change, apply, run_columns, update_runs
 from django_pydantic_agent.contrib.store.cursors import Cursors
-from django_pydantic_agent.contrib.store.effects import note_reason
+from django_pydantic_agent.contrib.store.effects import effects_of, note_reason
 from django_pydantic_agent.contrib.store.fields import to_microseconds
 from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.contrib.store.models import Run, RunFrames
@@ -34,7 +34,16 @@ from django_pydantic_agent.log.frames import storable, storable_value
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import LIVE, Decision, RunStatus, sources_of
 from django_pydantic_agent.stores.approvals import StoredInterrupt
-from django_pydantic_agent.stores.base import Ending, KeptFold, NewRun, RunPage, RunQuery, RunWrite, StoredRun
+from django_pydantic_agent.stores.base import (
+    Ending,
+    KeptFold,
+    NewRun,
+    RunPage,
+    RunQuery,
+    RunWrite,
+    StoredRun,
+    UnresolvedCall,
+)
 
 if TYPE_CHECKING:
     from django_pydantic_agent.contrib.store.leases import DatabaseRunLeases
@@ -281,6 +290,10 @@ class DatabaseRunStore:
                 refusal.__cause__ = error
                 return [refusal]
         return [result for write in writes for result in self.commit([write])]
+
+    def unresolved_calls(self, key: int) -> Sequence[UnresolvedCall]:
+        effects = effects_of(key, using=self._alias).unresolved()
+        return [UnresolvedCall(*row) for row in effects.values_list("tool_call_id", "tool_name", "reason")]
 
     def tidy(self, key: int) -> None:
         if self._runs.filter(pk=key, status__in=LIVE).exists():
