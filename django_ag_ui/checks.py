@@ -1,18 +1,29 @@
 """System checks of the mounts; docs/reference/checks.md lists them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from django.apps import AppConfig, apps
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.core.exceptions import ImproperlyConfigured
 
 from django_ag_ui.conf import SETTING, is_known, unknown_settings, value_fault
-from django_pydantic_agent.conf import STORE_APP
+from django_pydantic_agent.conf import SETTING as AGENT_SETTING
+from django_pydantic_agent.conf import STORE_APP, agent_settings
 
 if TYPE_CHECKING:
     from django_ag_ui.server import AGUIServer
+
+AUTHENTICATION_MIDDLEWARE = "django.contrib.auth.middleware.AuthenticationMiddleware"
+
+# The keywords that REST framework's settings stand in for.
+_POLICIES = {
+    "authentication_classes": "DEFAULT_AUTHENTICATION_CLASSES",
+    "permission_classes": "DEFAULT_PERMISSION_CLASSES",
+    "throttle_classes": "DEFAULT_THROTTLE_CLASSES",
+}
 
 
 @register
@@ -79,7 +90,83 @@ def check_servers(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> lis
         for namespace, namesakes in by_namespace.items()
         if not apps.is_installed(STORE_APP) and any(map(_needs_store_app, namesakes))
     ]
-    return [*shared, *lacking, *homeless, *(in_memory if by_namespace and not apps.is_installed(STORE_APP) else [])]
+    faults = [fault for namesakes in by_namespace.values() for server in namesakes for fault in _server_faults(server)]
+    memory = in_memory if by_namespace and not apps.is_installed(STORE_APP) else []
+    return [*shared, *lacking, *homeless, *faults, *memory]
+
+
+@register(Tags.security, deploy=True)
+def check_csrf(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Check that no mount takes a browser's cookies without a CSRF check."""
+    from django_ag_ui.server import mounted_servers
+
+    if not getattr(settings, "ROOT_URLCONF", None):
+        return []
+    return [
+        Warning(
+            f"The AGUIServer {server.namespace!r} is exempt from the CSRF check and knows users by their session.",
+            hint="Leave csrf_exempt out, or give authentication_classes that take no cookies.",
+            id="django_ag_ui.W003",
+        )
+        for server in mounted_servers()
+        if server.csrf_exempt and server.get_user is None and any(map(_is_session_borne, _authenticators(server)))
+    ]
+
+
+def _server_faults(server: "AGUIServer") -> Iterator[CheckMessage]:
+    """Yield what keeps a mount from answering any request."""
+    name = server.namespace
+    executors = agent_settings.EXECUTORS if isinstance(getattr(settings, AGENT_SETTING, {}), dict) else None
+    if isinstance(executors, dict) and server.agent_config.executor not in executors:
+        yield Error(
+            f"The AGUIServer {name!r} names the executor {server.agent_config.executor!r}, which does not exist.",
+            hint=f"Add it to {AGENT_SETTING}['EXECUTORS'], or name one of {', '.join(map(repr, executors))}.",
+            id="django_ag_ui.E007",
+        )
+    for argument, setting in _POLICIES.items():
+        try:
+            for item in _classes(server, argument):
+                item()
+        except (ImportError, ImproperlyConfigured, TypeError) as error:
+            yield Error(
+                f"The AGUIServer {name!r} cannot use its {argument}: {error}",
+                hint=f"See the keyword {argument} and REST_FRAMEWORK[{setting!r}].",
+                id="django_ag_ui.E008",
+            )
+    if (
+        server.require_authenticated
+        and server.get_user is None
+        and AUTHENTICATION_MIDDLEWARE not in settings.MIDDLEWARE
+        and (authenticators := _authenticators(server))
+        and all(map(_is_session_borne, authenticators))
+    ):
+        yield Warning(
+            f"The AGUIServer {name!r} refuses everybody: users are known by their session, and MIDDLEWARE has no "
+            f"{AUTHENTICATION_MIDDLEWARE}.",
+            hint="Add it, or give authentication_classes or get_user.",
+            id="django_ag_ui.W002",
+        )
+
+
+def _classes(server: "AGUIServer", argument: str) -> Sequence[Any]:
+    from rest_framework.settings import api_settings
+
+    own: Sequence[Any] | None = getattr(server, argument)
+    return own if own is not None else getattr(api_settings, _POLICIES[argument])
+
+
+def _authenticators(server: "AGUIServer") -> Sequence[Any]:
+    """Return the classes by which a mount knows its users, none where they cannot be imported."""
+    try:
+        return _classes(server, "authentication_classes")
+    except ImportError:
+        return []
+
+
+def _is_session_borne(authenticator: Any) -> bool:
+    from rest_framework.authentication import SessionAuthentication
+
+    return isinstance(authenticator, type) and issubclass(authenticator, SessionAuthentication)
 
 
 def _needs_store_app(server: "AGUIServer") -> bool:

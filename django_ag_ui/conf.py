@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from math import isfinite
 from typing import Any
 
 from django.conf import settings
@@ -73,6 +74,8 @@ def value_fault(key: str, value: Any) -> str | None:
     whole = isinstance(DEFAULTS[key], int) and not key.endswith("_seconds")
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
         return f"must be {'a whole number' if whole else 'a number'}, not {value!r}"
+    if not isfinite(value):
+        return f"must be finite, not {value!r}"
     if value < 0 or (value == 0 and key not in _MAY_BE_ZERO):
         return f"must be {'0 or more' if key in _MAY_BE_ZERO else 'more than 0'}, not {value!r}"
     return None

@@ -1,6 +1,7 @@
 """System checks of the engine's settings; docs/reference/checks.md lists them."""
 
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any
 
 from django.apps import AppConfig
@@ -14,12 +15,14 @@ from django_pydantic_agent.conf import DEFAULTS, SETTING, agent_settings, sugges
 _ABOVE_ZERO = "a number above 0"
 _ZERO_TOO = "a number, 0 or more"
 _NONE_TOO = "a number above 0 or None"
+_WHOLE = "a whole number above 0"
+_WHOLE_OR_NONE = "a whole number above 0 or None"
 _NUMBERS = {
-    "TOOL_THREADS": _ABOVE_ZERO,
-    "MAX_RESULT_BYTES": _ABOVE_ZERO,
+    "TOOL_THREADS": _WHOLE,
+    "MAX_RESULT_BYTES": _WHOLE,
     "EFFECT_PREVIEW_CHARACTERS": _ZERO_TOO,
-    "PENDING_BYTES": _ABOVE_ZERO,
-    "LIVE_TAIL_BYTES": _ABOVE_ZERO,
+    "PENDING_BYTES": _WHOLE,
+    "LIVE_TAIL_BYTES": _WHOLE,
     "POLL_SECONDS": _ABOVE_ZERO,
     "BEAT_SECONDS": _ABOVE_ZERO,
     "LEASE_SECONDS": _ABOVE_ZERO,
@@ -29,7 +32,7 @@ _NUMBERS = {
     "SNAPSHOT_MIN_SECONDS": _ZERO_TOO,
     "APPROVAL_EXPIRY_SECONDS": _ZERO_TOO,
     "RUN_TIMEOUT_SECONDS": _NONE_TOO,
-    "MAX_SNAPSHOTS_PER_RUN": _NONE_TOO,
+    "MAX_SNAPSHOTS_PER_RUN": _WHOLE_OR_NONE,
     "LOG_RETENTION_DAYS": _NONE_TOO,
 }
 
@@ -57,6 +60,24 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
         text = f"{SETTING}['REDACTED_KEYS'] must be a list of names, not {names!r}."
         unusable.append(Error(text, id="django_pydantic_agent.E003"))
     return [*unknown, *unusable]
+
+
+@register
+def check_agent_defaults(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Check what every agent is given, as far as that can be seen without pydantic-ai."""
+    values = getattr(settings, SETTING, {})
+    if not isinstance(values, dict):
+        return []
+    model_settings, limits = values.get("MODEL_SETTINGS"), values.get("USAGE_LIMITS")
+    faults = {
+        "MODEL_SETTINGS": (model_settings is None or isinstance(model_settings, dict), "a dictionary or None"),
+        "USAGE_LIMITS": (limits is None or hasattr(limits, "request_limit"), "a pydantic_ai.UsageLimits or None"),
+    }
+    return [
+        Error(f"{SETTING}[{key!r}] must be {wanted}, not {values[key]!r}.", id="django_pydantic_agent.E006")
+        for key, (is_usable, wanted) in faults.items()
+        if not is_usable
+    ]
 
 
 @register
@@ -93,9 +114,10 @@ def check_executors(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> l
 
 def _fits(value: Any, wanted: str) -> bool:
     if value is None:
-        return wanted is _NONE_TOO
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and (value > 0 or (value == 0 and wanted is _ZERO_TOO))
+        return wanted in (_NONE_TOO, _WHOLE_OR_NONE)
+    if isinstance(value, bool) or not isinstance(value, int if wanted in (_WHOLE, _WHOLE_OR_NONE) else int | float):
+        return False
+    return isfinite(value) and (value > 0 or (value == 0 and wanted == _ZERO_TOO))
 
 
 def _are_names(value: Any) -> bool:

@@ -6,6 +6,9 @@ import pytest
 from django.core.checks import run_checks
 from django.urls import path
 from pytest_django import Settings
+from rest_framework.authentication import BasicAuthentication, SessionAuthentication
+from rest_framework.permissions import IsAdminUser, IsAuthenticated
+from rest_framework.throttling import SimpleRateThrottle
 
 from django_ag_ui import AGUIServer, ScopedStepStore
 from django_pydantic_agent import ToolRegistry
@@ -16,6 +19,10 @@ pytestmark = pytest.mark.django_db
 
 def found() -> list[tuple[str, str]]:
     return [(message.id, message.msg) for message in run_checks() if (message.id or "").startswith("django_ag_ui")]
+
+
+class Unrated(SimpleRateThrottle):
+    scope = "unrated"
 
 
 @pytest.fixture
@@ -50,6 +57,11 @@ def test_E003_a_value_that_cannot_be_used(settings: Settings):
     assert found() == [("django_ag_ui.E003", "DJANGO_AG_UI['KEEP_ALIVE_SECONDS'] must be a number, not '15'.")]
 
 
+def test_E003_a_number_without_end(settings: Settings):
+    settings.DJANGO_AG_UI = {"MAX_STREAM_SECONDS": float("nan")}
+    assert found() == [("django_ag_ui.E003", "DJANGO_AG_UI['MAX_STREAM_SECONDS'] must be finite, not nan.")]
+
+
 def test_E004_two_servers_of_one_namespace(mount: Any):
     mount(AGUIServer(ToolRegistry()), AGUIServer(ToolRegistry()))
     assert ("django_ag_ui.E004", "2 AGUIServers share the namespace 'ag_ui'.") in found()
@@ -79,6 +91,55 @@ def test_E006_stores_of_an_app_that_is_not_installed(mount: Any, settings: Setti
         f"The AGUIServer {namespace!r} keeps its steps or conversations in {app}, which is not installed."
         for namespace in ("plain", "scoped")
     ]
+
+
+def test_E007_an_executor_that_does_not_exist(mount: Any):
+    mount(AGUIServer(ToolRegistry(), executor="celery"))
+    assert found() == [
+        ("django_ag_ui.E007", "The AGUIServer 'ag_ui' names the executor 'celery', which does not exist.")
+    ]
+
+
+def test_E008_a_throttle_without_a_rate(mount: Any):
+    mount(AGUIServer(ToolRegistry(), throttle_classes=[Unrated]))
+    text = "The AGUIServer 'ag_ui' cannot use its throttle_classes: No default throttle rate set for 'unrated' scope"
+    assert found() == [("django_ag_ui.E008", text)]
+
+
+def test_E008_an_object_in_place_of_a_class(mount: Any):
+    mount(AGUIServer(ToolRegistry(), permission_classes=[IsAuthenticated & IsAdminUser, IsAdminUser()]))
+    text = "The AGUIServer 'ag_ui' cannot use its permission_classes: 'IsAdminUser' object is not callable"
+    assert found() == [("django_ag_ui.E008", text)]
+
+
+def test_W002_sessions_that_nobody_reads(mount: Any, settings: Settings):
+    settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if not name.endswith("AuthenticationMiddleware")]
+    mount(
+        AGUIServer(ToolRegistry(), authentication_classes=[SessionAuthentication]),
+        AGUIServer(ToolRegistry(), authentication_classes=[BasicAuthentication], namespace="basic"),
+        AGUIServer(ToolRegistry(), get_user=lambda request: None, namespace="hooked"),
+        AGUIServer(ToolRegistry(), require_authenticated=False, namespace="public"),
+    )
+    assert found() == [
+        (
+            "django_ag_ui.W002",
+            "The AGUIServer 'ag_ui' refuses everybody: users are known by their session, and MIDDLEWARE has no "
+            "django.contrib.auth.middleware.AuthenticationMiddleware.",
+        )
+    ]
+
+
+def test_W003_cookies_without_a_CSRF_check_are_found_before_a_deployment(mount: Any):
+    mount(
+        AGUIServer(ToolRegistry(), csrf_exempt=True, authentication_classes=[SessionAuthentication]),
+        AGUIServer(ToolRegistry(), csrf_exempt=True, authentication_classes=[BasicAuthentication], namespace="basic"),
+        AGUIServer(ToolRegistry(), authentication_classes=[SessionAuthentication], namespace="checked"),
+    )
+    assert found() == []
+    deployed = [
+        message.msg for message in run_checks(include_deployment_checks=True) if message.id == "django_ag_ui.W003"
+    ]
+    assert deployed == ["The AGUIServer 'ag_ui' is exempt from the CSRF check and knows users by their session."]
 
 
 def test_W001_runs_that_are_kept_in_memory(mount: Any, settings: Settings):

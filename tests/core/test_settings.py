@@ -1,7 +1,8 @@
 import pytest
 from django.test import override_settings
+from pydantic_ai import UsageLimits
 
-from django_pydantic_agent.checks import check_executors, check_lease, check_settings
+from django_pydantic_agent.checks import check_agent_defaults, check_executors, check_lease, check_settings
 from django_pydantic_agent.conf import DEFAULTS, agent_settings
 
 
@@ -34,7 +35,10 @@ def test_the_setting_must_be_a_dictionary_of_usable_values():
     assert messages(check_settings, {"POLL_SECONDS": 0, "TOOL_THREADS": "8", "MAX_ATTEMPTS": 0}) == [
         ("django_pydantic_agent.E003", "DJANGO_PYDANTIC_AGENT['MAX_ATTEMPTS'] must be a number above 0, not 0."),
         ("django_pydantic_agent.E003", "DJANGO_PYDANTIC_AGENT['POLL_SECONDS'] must be a number above 0, not 0."),
-        ("django_pydantic_agent.E003", "DJANGO_PYDANTIC_AGENT['TOOL_THREADS'] must be a number above 0, not '8'."),
+        (
+            "django_pydantic_agent.E003",
+            "DJANGO_PYDANTIC_AGENT['TOOL_THREADS'] must be a whole number above 0, not '8'.",
+        ),
     ]
 
 
@@ -61,13 +65,45 @@ def test_numbers_that_may_be_zero_or_none_are_checked_too():
     assert messages(check_settings, {"SHUTDOWN_GRACE_SECONDS": None, "MAX_SNAPSHOTS_PER_RUN": 0}) == [
         (
             "django_pydantic_agent.E003",
-            "DJANGO_PYDANTIC_AGENT['MAX_SNAPSHOTS_PER_RUN'] must be a number above 0 or None, not 0.",
+            "DJANGO_PYDANTIC_AGENT['MAX_SNAPSHOTS_PER_RUN'] must be a whole number above 0 or None, not 0.",
         ),
         (
             "django_pydantic_agent.E003",
             "DJANGO_PYDANTIC_AGENT['SHUTDOWN_GRACE_SECONDS'] must be a number, 0 or more, not None.",
         ),
     ]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "wanted"),
+    [
+        ("POLL_SECONDS", float("inf"), "a number above 0"),
+        ("POLL_SECONDS", float("nan"), "a number above 0"),
+        ("TOOL_THREADS", 2.5, "a whole number above 0"),
+        ("MAX_SNAPSHOTS_PER_RUN", 1.0, "a whole number above 0 or None"),
+        ("LIVE_TAIL_BYTES", True, "a whole number above 0"),
+    ],
+)
+def test_a_number_must_be_finite_and_one_that_counts_must_be_whole(key, value, wanted):
+    text = f"DJANGO_PYDANTIC_AGENT[{key!r}] must be {wanted}, not {value!r}."
+    assert messages(check_settings, {key: value}) == [("django_pydantic_agent.E003", text)]
+
+
+def test_what_no_agent_can_be_given_is_an_error():
+    assert messages(check_agent_defaults, {"MODEL_SETTINGS": "fast", "USAGE_LIMITS": {"request_limit": 3}}) == [
+        (
+            "django_pydantic_agent.E006",
+            "DJANGO_PYDANTIC_AGENT['MODEL_SETTINGS'] must be a dictionary or None, not 'fast'.",
+        ),
+        (
+            "django_pydantic_agent.E006",
+            "DJANGO_PYDANTIC_AGENT['USAGE_LIMITS'] must be a pydantic_ai.UsageLimits or None, "
+            "not {'request_limit': 3}.",
+        ),
+    ]
+    usable = {"MODEL_SETTINGS": {"temperature": 0}, "USAGE_LIMITS": UsageLimits(request_limit=3)}
+    assert messages(check_agent_defaults, usable) == []
+    assert messages(check_agent_defaults, ["x"]) == []
 
 
 @pytest.mark.parametrize(

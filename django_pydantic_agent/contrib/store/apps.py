@@ -11,6 +11,7 @@ class StoreConfig(AppConfig):
     def ready(self) -> None:
         from django.contrib.auth.signals import user_logged_in
 
+        from django_pydantic_agent.contrib.store import checks  # noqa: F401
         from django_pydantic_agent.contrib.store.claiming import claim_at_login
 
         user_logged_in.connect(claim_at_login, dispatch_uid="django_pydantic_agent_store.claim_at_login")
