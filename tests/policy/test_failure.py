@@ -6,11 +6,14 @@ from django.core.exceptions import PermissionDenied
 from pydantic_ai import Agent, ModelRetry
 from rest_framework import exceptions
 
+from django_pydantic_agent.contrib.store.default_step_store import DefaultStepStore
+from django_pydantic_agent.contrib.store.models import ToolEffect
 from django_pydantic_agent.exceptions import StoreUnavailable
 from django_pydantic_agent.policy.failure import Failure, FailurePolicy, shown_failure
+from django_pydantic_agent.stores import run_store_for
 from django_pydantic_agent.testing.models import Failure as ModelFailure
 from django_pydantic_agent.testing.models import ScriptedModel, ToolCall
-from tests.core.plans import events, plan, stored
+from tests.core.plans import OWNER, events, plan, stored
 from tests.sse import check_sequence
 
 SECRET = "secret-marker"
@@ -117,6 +120,14 @@ def test_a_policy_that_fails_itself_shows_nothing(policy, caplog):
     assert (found[-1]["type"], found[-1]["code"]) == ("RUN_ERROR", "internal_error")
     assert "The failure policy could not say what to show" in caplog.text
     assert SECRET not in str(found)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_ledger_says_that_a_call_without_permission_has_failed():
+    agent, _ = agent_that_raises(PermissionDenied(SECRET))
+    events(plan(agent=agent, store=run_store_for(OWNER), step_store=DefaultStepStore))
+    effects = ToolEffect.objects.order_by("pk").values_list("tool_name", "status")
+    assert list(effects) == [("look", "failed"), ("look", "completed")]
 
 
 def test_what_the_engine_says_of_itself_is_no_policys():
