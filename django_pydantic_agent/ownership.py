@@ -8,13 +8,15 @@ from django.utils.crypto import salted_hmac
 
 BUCKET_SESSION_KEY = "django_pydantic_agent.bucket"
 
+USER, ANONYMOUS, ERASED = "user:", "anon:", "erased:"
+
 
 @dataclass(frozen=True, slots=True)
 class Owner:
     """The identity that rows belong to.
 
-    `key` is `user:<primary key as text>` or `anon:<bucket>`. The prefix is written here and nowhere else, so no primary
-    key, however crafted, can equal a bucket.
+    `key` is `user:<primary key as text>`, `anon:<bucket>` or, for what waits to be deleted, `erased:<random>`. The
+    prefix is written here and nowhere else, so no primary key, however crafted, can equal a bucket.
     """
 
     key: str
@@ -25,16 +27,21 @@ class Owner:
         field = user._meta.pk
         while field.remote_field:
             field = field.remote_field.get_related_field()
-        return cls(f"user:{field.to_python(user.pk)}")
+        return cls(f"{USER}{field.to_python(user.pk)}")
 
     @classmethod
     def of_bucket(cls, bucket: str) -> "Owner":
         """Return the owner of an anonymous bucket."""
-        return cls(f"anon:{bucket}")
+        return cls(f"{ANONYMOUS}{bucket}")
+
+    @classmethod
+    def of_nobody(cls) -> "Owner":
+        """Return a new owner that no request acts for; what it owns waits to be deleted."""
+        return cls(f"{ERASED}{secrets.token_hex(32)}")
 
     @property
     def is_anonymous(self) -> bool:
-        return self.key.startswith("anon:")
+        return self.key.startswith(ANONYMOUS)
 
 
 def resolve_owner(request: Any, *, allow_anonymous: bool = False) -> Owner | None:

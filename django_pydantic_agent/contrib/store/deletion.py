@@ -1,6 +1,6 @@
-"""Deleting threads with all that their runs have written, but for what other runs go on from."""
+"""Deleting threads and runs with all that their runs have written, but for what other runs go on from."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -38,6 +38,24 @@ def delete_thread(threads: ThreadQuerySet, *, revision: int | None, using: str) 
     return live
 
 
+def delete_runs(runs: Mapping[int, str], *, using: str) -> None:
+    """Delete runs, given as keys with their digests, the delegates inside them, and histories that nobody needs then.
+
+    The caller has locked the runs.
+    """
+    all_runs: RunQuerySet = Run.objects.using(using)
+    doomed = runs.keys() | dict(_delegates(set(runs.values()), all_runs)).keys()
+    writers = doomed | _history_writers(doomed, using)
+    # A fork that has read what it goes on from may not have written that down yet.
+    live = all_runs.filter(status__in=LIVE)
+    forks = (live.filter(parent__in=some).values_list("pk", flat=True) for some in batches(doomed))
+    are_read = any(not doomed.issuperset(some) for some in forks)
+    for some in batches(sorted(doomed)):
+        all_runs.filter(pk__in=some).only("pk").delete()
+    if not are_read:
+        forget_histories(writers, using=using)
+
+
 def forget_histories(writers: Iterable[int], *, using: str) -> None:
     """Delete what these runs have added to histories, where they are gone and no other run goes on from it.
 
@@ -53,11 +71,11 @@ def forget_histories(writers: Iterable[int], *, using: str) -> None:
             waiting.append(base)
     keeping = {writer for writer, _ in needed}
     history = HistoryMessage.objects.using(using)
-    for some in _batches(gone - keeping):
+    for some in batches(gone - keeping):
         history.filter(writer__in=some).delete()
     for writer in gone & keeping:
         numbers = (number for other, number in bases if other == writer and (other, number) not in needed)
-        for some in _batches(numbers):
+        for some in batches(numbers):
             history.filter(writer=writer, number__in=some).delete()
 
 
@@ -77,18 +95,8 @@ def _delete(threads: ThreadQuerySet, revision: int | None, using: str) -> list[i
         raise ThreadChanged
     if list(own.values_list("pk", flat=True)) != [key for key, _, _ in rows]:
         return None
-    keys = {key for key, _, _ in rows}
-    delegates = dict(_delegates({run_digest for _, _, run_digest in rows}, all_runs))
-    doomed = keys | delegates.keys()
-    writers = doomed | _history_writers(doomed, using)
-    # A fork that has read what it goes on from may not have written that down yet.
-    forks = all_runs.filter(status__in=LIVE).exclude(in_thread=thread)
-    are_read = any(forks.filter(parent__in=some).exists() for some in _batches(doomed))
-    for some in _batches(sorted(doomed)):
-        all_runs.filter(pk__in=some).only("pk").delete()
+    delete_runs({key: run_digest for key, _, run_digest in rows}, using=using)
     Thread.objects.using(using).filter(pk=thread).delete()
-    if not are_read:
-        forget_histories(writers, using=using)
     return [key for key, status, _ in rows if status in LIVE]
 
 
@@ -102,7 +110,7 @@ def _delegates(run_digests: set[str], runs: RunQuerySet) -> Iterator[tuple[int, 
     unchanged = Exists(Snapshot.objects.filter(run=key).exclude(history_writer=key).exclude(history_writer=NOBODY))
     while run_digests:
         found: dict[int, str] = {}
-        for some in _batches(run_digests):
+        for some in batches(run_digests):
             inside = runs.filter(~forked, ~unchanged, is_ledger_only=True, parent_digest__in=some)
             found.update(inside.values_list("pk", "run_digest"))
         yield from found.items()
@@ -112,7 +120,7 @@ def _delegates(run_digests: set[str], runs: RunQuerySet) -> Iterator[tuple[int, 
 def _history_writers(runs: set[int], using: str) -> set[int]:
     """Return the writers of the histories that these runs refer to."""
     writers: set[int] = set()
-    for some in _batches(runs):
+    for some in batches(runs):
         own = Run.objects.using(using).filter(pk__in=some)
         snapshots = Snapshot.objects.using(using).filter(run__in=some).order_by()
         writers.update(own.values_list("seed_writer", flat=True))
@@ -129,7 +137,7 @@ def _gone_writers(writers: Iterable[int], using: str) -> tuple[set[int], dict[St
     waiting = set(looked_at)
     while waiting:
         found: set[int] = set()
-        for some in _batches(waiting):
+        for some in batches(waiting):
             there = set(Run.objects.using(using).filter(pk__in=some).values_list("pk", flat=True))
             gone.update(set(some) - there)
             rows = HistoryMessage.objects.using(using).filter(writer__in=set(some) - there, piece=0)
@@ -148,7 +156,7 @@ def _gone_writers(writers: Iterable[int], using: str) -> tuple[set[int], dict[St
 def _needed_from_outside(gone: set[int], using: str) -> set[Stretch]:
     """Return the rows of these writers by which others name their histories."""
     needed: set[Stretch] = set()
-    for some in _batches(gone):
+    for some in batches(gone):
         references: list[QuerySet[Any]] = [
             HistoryMessage.objects.using(using)
             .filter(base_writer__in=some, piece=0)
@@ -166,7 +174,8 @@ def _needed_from_outside(gone: set[int], using: str) -> set[Stretch]:
     return needed
 
 
-def _batches(values: Iterable[Any]) -> Iterator[list[Any]]:
+def batches(values: Iterable[Any]) -> Iterator[list[Any]]:
+    """Yield as many of the values as a statement may have parameters, and then the next ones."""
     rest = iter(values)
     while batch := list(islice(rest, KEYS_PER_STATEMENT)):
         yield batch

@@ -1,0 +1,61 @@
+"""Arguments that several commands take."""
+
+from argparse import ArgumentParser, ArgumentTypeError
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
+from django.core.management.base import CommandError
+
+from django_pydantic_agent.ownership import ANONYMOUS, ERASED, USER, Owner
+
+MOST_DAYS = 36_500
+
+
+def days(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1
+    if not 0 <= number <= MOST_DAYS:
+        raise ArgumentTypeError(f"{text!r} is not a number of days from 0 to {MOST_DAYS}")
+    return number
+
+
+def days_ago(number: float) -> datetime:
+    return datetime.now(UTC) - timedelta(days=min(number, MOST_DAYS))
+
+
+def above_zero(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return number
+
+
+def owner_key(text: str) -> Owner:
+    if not any(text.startswith(prefix) and text != prefix for prefix in (USER, ANONYMOUS, ERASED)):
+        raise ArgumentTypeError(f"{text!r} is not the key of an owner: user:<primary key> or anon:<bucket>")
+    return Owner(text)
+
+
+def add_owner(parser: ArgumentParser) -> None:
+    parser.add_argument("owner", type=owner_key, nargs="?", help="user:<primary key> or anon:<bucket>")
+    parser.add_argument("--user", metavar="PK", help="the owner that the user of this primary key is, there or deleted")
+
+
+def owner_of(owner: Owner | None, user: str | None) -> Owner | None:
+    """Return the owner that the arguments of `add_owner` name, None where they name none."""
+    if user is None:
+        return owner
+    if owner is not None:
+        raise CommandError("Name the owner once, by its key or by --user.")
+    model: Any = get_user_model()
+    try:
+        return Owner.of_user(model(pk=model._meta.pk.to_python(user)))
+    except ValidationError:
+        raise CommandError(f"{user!r} is not a primary key of a user.") from None
