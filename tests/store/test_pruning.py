@@ -29,6 +29,7 @@ from django_pydantic_agent.stores.base import Idempotency, StoredRun
 from django_pydantic_agent.stores.conversations import TurnStart
 from django_pydantic_agent.testing.step_store import effect, event, prompt, snapshot
 from tests.store.factories import ending, step_store
+from tests.store.test_run_log import TERMINAL
 from tests.store.test_run_store import ADA, create, write
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -50,9 +51,9 @@ def ended(
     """Return a run with a step, a snapshot and an effect that ended so long ago, in a thread where one is named."""
     run = going(run_id, thread=thread, **fields)
     interrupts = [{"id": "i"}] if status is RunStatus.INTERRUPTED else []
-    assert store.commit([write(run, 3, ending=ending(status, interrupts=interrupts))]) == [None]
+    assert store.commit([write(run, 3, ending=ending(status, frame=TERMINAL, interrupts=interrupts))]) == [None]
     if status is RunStatus.INTERRUPTED and thread:
-        Thread.objects.filter(thread_id=thread).update(waiting_run=run.key)
+        Thread.objects.for_owner(run.owner, "", thread=thread).update(waiting_run=run.key)
     at = datetime.now(UTC) - timedelta(days=days_ago)
     Run.objects.filter(pk=run.key).update(finished_at=at)
     return run
