@@ -1,9 +1,9 @@
-"""Logs that get shorter: by a process that dies meanwhile, and in threads that go on."""
+"""Logs that get shorter and runs that go: by a process that dies meanwhile, and in threads that go on."""
 
 import pytest
 from django.core.management import call_command
 
-from django_pydantic_agent.contrib.store.models import Run, RunFrames
+from django_pydantic_agent.contrib.store.models import HistoryMessage, Run, RunFrames, Snapshot
 from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore
 from django_pydantic_agent.exceptions import LogPruned
 from django_pydantic_agent.runs.attach import preamble
@@ -12,8 +12,9 @@ from django_pydantic_agent.runs.mounts import find_mount
 from django_pydantic_agent.stores import durable_store
 from tests.recovery.processes import eventually
 from tests.recovery.test_kill import check_next_message, hold, spell
+from tests.store.test_pruning import ended
 from tests.store.test_run_log import WHOLE, ended_run
-from tests.store.test_run_store import read
+from tests.store.test_run_store import ADA, read
 
 
 def prune():
@@ -25,7 +26,9 @@ def test_killed_while_it_prunes_a_process_leaves_a_whole_suffix_and_the_next_one
     # As many stretches at rest, so that there is a time in which to kill.
     run = ended_run(store, [b'{"type":"CUSTOM","value":"%s"}' % (b"x" * 260_000)] * 200, per_commit=1, merged=True)
     whole = read(store, run, max_bytes=WHOLE)
-    job = processes.start("prune")
+    # In transactions as small as can be.
+    arguments = ["prune_logs", "--older-than=0", "--batch-size=1"]
+    job = processes.start("command", arguments=arguments)
     eventually(lambda: store.first_seq(run.key) > 1)
     job.kill()
     first_seq = store.first_seq(run.key)
@@ -33,9 +36,38 @@ def test_killed_while_it_prunes_a_process_leaves_a_whole_suffix_and_the_next_one
     assert read(store, run, after=first_seq - 1, max_bytes=WHOLE) == whole[first_seq - 1 :]
     with pytest.raises(LogPruned):
         read(store, run, after=first_seq - 2)
-    processes.start("prune").wait_done()
+    processes.start("command", arguments=arguments).wait_done()
     assert store.first_seq(run.key) == len(whole) + 1
     assert not RunFrames.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "then"),
+    [
+        (["prune_runs", "--older-than=0", "--batch-size=1"], ["prune_runs", "--older-than=0"]),
+        (["erase_owner", ADA.key, "--batch-size=1"], ["erase_owner", "--left-over"]),
+    ],
+    ids=["prune_runs", "erase_owner"],
+)
+def test_C43_killed_while_it_deletes_a_process_leaves_whole_runs_and_the_next_one_deletes_the_rest(
+    processes, arguments, then
+):
+    before = None
+    for number in range(120):
+        before = ended(str(number), parent=before if number % 3 else None)
+    job = processes.start("command", arguments=arguments)
+    eventually(lambda: Run.objects.count() < 110)
+    job.kill()
+    left = set(Run.objects.values_list("pk", flat=True))
+    assert 0 < len(left) < 110
+    assert set(RunFrames.objects.values_list("run", flat=True)) == left
+    assert set(Snapshot.objects.values_list("run", flat=True)) == left
+    assert set(HistoryMessage.objects.values_list("writer", flat=True)) == left
+    if "erase_owner" in arguments:
+        assert not Run.objects.of_owner(ADA).exists()
+    processes.start("command", arguments=then).wait_done()
+    assert not Run.objects.exists()
+    assert not HistoryMessage.objects.exists()
 
 
 @pytest.mark.parametrize("boundary", [False, True], ids=["in its first answer", "behind a tool"])

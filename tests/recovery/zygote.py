@@ -68,11 +68,10 @@ def sweep(job: dict[str, Any], write: Callable[[bytes], None]) -> None:
     write(json.dumps([recovery.ended, recovery.begun]).encode())
 
 
-def prune(job: dict[str, Any], write: Callable[[bytes], None]) -> None:
-    """Drop the log of every run that has ended, in transactions as small as can be."""
+def command(job: dict[str, Any], write: Callable[[bytes], None]) -> None:
     from django.core.management import call_command
 
-    call_command("prune_logs", "--older-than=0", "--batch-size=1", stdout=io.StringIO())
+    call_command(*job["arguments"], stdout=io.StringIO())
 
 
 def recover(job: dict[str, Any], write: Callable[[bytes], None]) -> None:
@@ -105,7 +104,7 @@ def main() -> None:
             continue
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         descriptor = os.open(job["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        do = {"post": post, "prune": prune, "recover": recover, "sweep": sweep}[job["do"]]
+        do = {"post": post, "command": command, "recover": recover, "sweep": sweep}[job["do"]]
         do(job, lambda data, to=descriptor: os.write(to, data))
         os.write(descriptor, b"\n: done\n\n")
         os._exit(0)
