@@ -98,10 +98,15 @@ class TestDeletionOfAUser:
         assert rows_of(owner) == 0
         assert Run.objects.exists()
         User.objects.filter(pk=pk).update(username="bob")
-        assert create(store, "first", owner).run_id == "first"
-        erase("--left-over")
-        assert list(Run.objects.values_list("run_id", flat=True)) == ["first"]
-        assert not HistoryMessage.objects.exists()
+        # Under the same ids, once more.
+        fill(owner)
+        again = everything()[0][-10:]
+        with connection.execute_wrapper(failing), pytest.raises(ValueError, match="killed"):
+            erasure.erase(owner)
+        fill(owner)
+        kept = everything()[0][-10:]
+        assert erase("--left-over") == "2 threads and 20 runs of 2 owners deleted.\n"
+        assert everything()[0] == kept != again
 
     def test_a_new_account_with_the_same_key_inherits_nothing_though_nothing_was_erased(self, ada):
         pk, owner = ada.pk, Owner.of_user(ada)

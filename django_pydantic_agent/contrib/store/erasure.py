@@ -10,9 +10,12 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.db import router, transaction
+from django.db.models import Case, Model, Value, When
+from django.db.models.functions import Concat, Substr
 
-from django_pydantic_agent.contrib.store.claiming import claim
 from django_pydantic_agent.contrib.store.deletion import batches, delete_runs
+from django_pydantic_agent.contrib.store.fields import DigestField
+from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.contrib.store.models import Run, Thread
 from django_pydantic_agent.contrib.store.outages import patiently
 from django_pydantic_agent.contrib.store.querysets import RunQuerySet, ThreadQuerySet
@@ -57,11 +60,20 @@ def erase(owner: Owner, *, batch_size: int = BATCH_SIZE) -> ErasedTally:
 
 
 def set_aside(owner: Owner) -> Owner:
-    """Take from an owner all that it has; return who has it then. Interrupted, it can be repeated."""
+    """Take from an owner all that it has, in one transaction; return who has it then. The ids are free again."""
     if owner.key.startswith(ERASED):
         return owner
     aside = Owner.of_nobody()
-    claim(owner, aside)
+    whose = {"owner": aside.key, "owner_digest": digest(aside.key)}
+    # No digest begins so, and which of these digests equal each other stays as it was.
+    mark = f"x{digest(aside.key)[:15]}"
+
+    def take() -> None:
+        with transaction.atomic(using=_alias()):
+            _runs().of_owner(owner).update(**whose, **_marked(mark, Run))
+            _threads().of_owner(owner).update(**whose, **_marked(mark, Thread))
+
+    patiently(take, using=_alias())
     return aside
 
 
@@ -117,6 +129,16 @@ def _delete_threads(owner: Owner, batch_size: int) -> int:
         keys = list(threads.order_by("pk").values_list("pk", flat=True)[:batch_size])
         threads.filter(pk__in=keys).delete()
     return len(keys)
+
+
+def _marked(mark: str, model: type[Model]) -> dict[str, Case]:
+    """Return the columns of digests with a mark in place of their first characters; None stays None."""
+    columns = [field.name for field in model._meta.concrete_fields if isinstance(field, DigestField)]
+    return {
+        name: Case(When(**{f"{name}__isnull": False}, then=Concat(Value(mark), Substr(name, len(mark) + 1))))
+        for name in columns
+        if name != "owner_digest"
+    }
 
 
 def _keys(prefix: str) -> list[str]:
