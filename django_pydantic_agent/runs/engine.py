@@ -76,7 +76,9 @@ class Engine:
             raise ShuttingDown
         executor = get_executor(plan.config.executor)
         executor.check(plan.store)
-        return executor.start(self, plan, new_run(plan))
+        run = executor.start(self, plan, new_run(plan))
+        self.announcer.decided(run, [(answer.id, answer.decision.value) for answer in plan.answers])
+        return run
 
     def follow(
         self,
