@@ -5,7 +5,8 @@ import pytest
 from tests.browser.conversation import TEXT, begin, press, url
 from tests.live.scripts import RECITE, call
 
-pytestmark = pytest.mark.browser
+# What a browser shows is the same on every database.
+pytestmark = [pytest.mark.browser, pytest.mark.sqlite]
 
 CARD = ".ag-ui-approval"
 

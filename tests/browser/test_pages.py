@@ -9,7 +9,8 @@ from tests.browser.conversation import begin, say, url
 from tests.live.scripts import call, fail, gate, script, spell
 from tests.live.visitors import fresh
 
-pytestmark = pytest.mark.browser
+# What a browser shows is the same on every database.
+pytestmark = [pytest.mark.browser, pytest.mark.sqlite]
 
 REFRESH = "document.dispatchEvent(new Event('visibilitychange'))"
 
