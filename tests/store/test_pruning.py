@@ -14,6 +14,7 @@ from django_pydantic_agent.contrib.store import pruning
 from django_pydantic_agent.contrib.store.default_conversation_store import DefaultConversationStore
 from django_pydantic_agent.contrib.store.models import (
     HistoryMessage,
+    Interrupt,
     Run,
     RunFrames,
     Snapshot,
@@ -24,7 +25,7 @@ from django_pydantic_agent.contrib.store.models import (
 )
 from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore
 from django_pydantic_agent.ownership import Owner
-from django_pydantic_agent.runs.states import RunStatus
+from django_pydantic_agent.runs.states import Decision, RunStatus
 from django_pydantic_agent.stores.base import Idempotency, StoredRun
 from django_pydantic_agent.stores.conversations import TurnStart
 from django_pydantic_agent.testing.step_store import effect, event, prompt, snapshot
@@ -35,7 +36,7 @@ from tests.store.test_run_store import ADA, create, write
 pytestmark = pytest.mark.django_db(transaction=True)
 
 VISITOR = Owner.of_bucket("bucket")
-ALL = (Run, RunFrames, Thread, ThreadMessage, StepEvent, Snapshot, ToolEffect, HistoryMessage)
+ALL = (Run, RunFrames, Interrupt, Thread, ThreadMessage, StepEvent, Snapshot, ToolEffect, HistoryMessage)
 
 store = DatabaseRunStore()
 
@@ -165,7 +166,10 @@ class TestWhatGoes:
 
     def test_an_interrupt_that_was_answered_keeps_nothing(self):
         asked = ended("asked", status=RunStatus.INTERRUPTED)
-        ended("answer", parent=asked)
+        ended("fork", parent=asked)
+        prune("--older-than=7")
+        assert run_ids() == {"asked"}
+        Interrupt.objects.update(decision=Decision.APPROVED)
         prune("--older-than=7")
         assert run_ids() == set()
 

@@ -11,12 +11,12 @@ from django.db import router, transaction
 from django.db.models import Exists, OuterRef, Q
 
 from django_pydantic_agent.contrib.store.deletion import delete_runs, delete_thread
-from django_pydantic_agent.contrib.store.models import Run, Thread
+from django_pydantic_agent.contrib.store.models import Interrupt, Run, Thread
 from django_pydantic_agent.contrib.store.outages import patiently
 from django_pydantic_agent.contrib.store.querysets import OwnedQuerySet, RunQuerySet, ThreadQuerySet
 from django_pydantic_agent.exceptions import ThreadNotFound
 from django_pydantic_agent.ownership import ANONYMOUS
-from django_pydantic_agent.runs.states import LIVE, RunStatus
+from django_pydantic_agent.runs.states import LIVE, Decision
 
 logger = logging.getLogger(__name__)
 
@@ -95,9 +95,8 @@ class Pruner:
             for child, parent in below.values_list("pk", "parent"):
                 children[parent].add(child)
             doomed: dict[int, str] = {}
-            for key, run_digest, status in old.values_list("pk", "run_digest", "status"):
-                waits = status == RunStatus.INTERRUPTED and not children[key] and not self.rule.waiting
-                if not waits and children[key] <= self._gone | doomed.keys():
+            for key, run_digest in old.values_list("pk", "run_digest"):
+                if children[key] <= self._gone | doomed.keys():
                     doomed[key] = run_digest
             if not self.dry_run:
                 delete_runs(doomed, using=self._using)
@@ -125,6 +124,8 @@ class Pruner:
         live_children = Run.objects.filter(parent=OuterRef("pk"), status__in=LIVE)
         stays = Q(status__in=LIVE) | Q(finished_at=None) | Q(finished_at__gte=self.rule.ended_before)
         stays |= Q(Exists(live_children))
+        if not self.rule.waiting:
+            stays |= Q(Exists(Interrupt.objects.filter(run=OuterRef("pk"), decision=Decision.PENDING)))
         if not self.rule.unresolved:
             stays |= Q(unresolved_effects__gt=0) | Q(run_digest__in=self._unsettled)
         return stays
