@@ -5,8 +5,8 @@ import pytest
 from tests.browser.conversation import TEXT, begin, press, url
 from tests.live.scripts import RECITE, call
 
-# What a browser shows is the same on every database.
-pytestmark = [pytest.mark.browser, pytest.mark.sqlite]
+# What a browser shows is the same on every database, and comes late where others want the processor.
+pytestmark = [pytest.mark.browser, pytest.mark.sqlite, pytest.mark.serial]
 
 CARD = ".ag-ui-approval"
 

@@ -10,8 +10,8 @@ from tests.live.scripts import call, fail, gate, script, spell, think
 from tests.live.visitors import fresh
 from tests.sse import request
 
-# What a browser shows is the same on every database.
-pytestmark = [pytest.mark.browser, pytest.mark.sqlite]
+# What a browser shows is the same on every database, and comes late where others want the processor.
+pytestmark = [pytest.mark.browser, pytest.mark.sqlite, pytest.mark.serial]
 
 
 def test_reloaded_in_the_middle_of_a_text_the_page_has_it_whole_and_once(server, browser, visitor, gates):

@@ -9,8 +9,8 @@ from tests.browser.conversation import begin, say, url
 from tests.live.scripts import call, fail, gate, script, spell
 from tests.live.visitors import fresh
 
-# What a browser shows is the same on every database.
-pytestmark = [pytest.mark.browser, pytest.mark.sqlite]
+# What a browser shows is the same on every database, and comes late where others want the processor.
+pytestmark = [pytest.mark.browser, pytest.mark.sqlite, pytest.mark.serial]
 
 REFRESH = "document.dispatchEvent(new Event('visibilitychange'))"
 

@@ -72,10 +72,8 @@ def test_SIGTERM_lets_go_of_what_has_not_finished_in_its_grace(
             seen += rest_of(response)
         server.process.wait(EXIT_SECONDS)
         assert server.members() == []
-    assert visitor.row(run_id).status == "running"
     assert is_detached(seen[-1].event) >= WAITS_FOR_STREAMS[kind]
-    check_log(visitor, run_id, seen, ended=False)
-    # The next process need not wait until the lease has run out.
+    # The next process that looks need not wait until the lease has run out.
     with start("uvicorn", engine={"LEASE_SECONDS": 600, "BEAT_SECONDS": 1}, application="tests.live.asgi:application"):
         row = visitor.ended(run_id)
     assert row.status == "orphaned"
