@@ -219,7 +219,7 @@ def test_an_unforeseen_error_reaches_the_error_reporting_of_the_project(
     def fail(*args: Any, **kwargs: Any) -> Any:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("django_ag_ui.api.views.mount_url", fail)
+    monkeypatch.setattr("django_ag_ui.api.runs.with_ledger", fail)
     with pytest.raises(ZeroDivisionError):
         client.get("/agent/runs/")
 

@@ -37,7 +37,7 @@ def test_a_call_that_ends_so_is_settled_and_the_thread_goes_on(client, user, how
     assert ledger()[call] == effect
     if pair:
         # Beside a call that ends the run it may not have begun, or go on in its thread for a while.
-        ends = {("completed", ""), ("failed" if how == "raised" else "completed", "")}
+        ends = {None, ("completed", ""), ("failed" if how in ("raised", "cancelled") else "completed", "")}
         eventually(lambda: ledger().get("pay-also") in ends)
     results = {event["toolCallId"] for event in events if event["type"] == "TOOL_CALL_RESULT"}
     assert (call in results) == (ended is not RunStatus.INTERRUPTED and how != "deferred")

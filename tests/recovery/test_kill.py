@@ -115,6 +115,8 @@ def test_killed_at_a_tool_boundary_a_run_accounts_for_the_tool(processes, gates,
     body = processes.body(script)
     job = processes.post(body, mount=mount)
     gates.wait_reached(gate[point])
+    # Killed before it has committed anything, a run would be begun again.
+    eventually(lambda: processes.run(body).status is RunStatus.RUNNING)
     job.kill()
     gates.open(gate[point])
     processes.recover()

@@ -1,5 +1,7 @@
 """`on_orphan="resume"`: another process takes a run up at its last boundary and goes on in the same log."""
 
+from itertools import chain
+
 import pytest
 from asgiref.sync import async_to_sync
 from pydantic_ai_harness.step_persistence import SqliteStepStore
@@ -44,8 +46,17 @@ def text_of(message):
 
 
 def wait_completed():
-    """Return once it is committed that every tool that was called has acted."""
+    """Return once it is committed that every tool that was called has acted, and what it has returned."""
     eventually(lambda: set(ToolEffect.objects.values_list("status", flat=True)) == {EffectStatus.COMPLETED})
+    eventually(lambda: logged_results() >= ToolEffect.objects.count())
+
+
+def logged_results():
+    frames = chain.from_iterable(
+        durable_store().read_frames(run, after=0, max_bytes=1_000_000)
+        for run in Run.objects.values_list("pk", flat=True)
+    )
+    return sum(frame.startswith(b'{"type":"TOOL_CALL_RESULT"') for frame in frames)
 
 
 def messages_at_end(events):
