@@ -24,7 +24,7 @@ def test_E001_models_in_several_databases(settings: Settings):
     assert found() == [("django_pydantic_agent_store.E001", text)]
 
 
-@pytest.mark.skipif(connection.vendor != "sqlite", reason="is about SQLite")
+@pytest.mark.sqlite
 def test_W001_SQLite_without_immediate_transactions(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(connection.settings_dict, "OPTIONS", {"timeout": 20})
     text = "Transactions on the SQLite database 'default' are DEFERRED, so parallel runs find it locked."
