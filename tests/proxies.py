@@ -4,12 +4,16 @@ import contextlib
 import selectors
 import socket
 import threading
+from pathlib import Path
 
 BUFFER_BYTES = 1 << 16
 
 
 class Proxy:
-    """Passes TCP connections on to an address; while it is shut it cuts them and takes no new ones."""
+    """Passes TCP connections on to a database; while it is shut it cuts them and takes no new ones.
+
+    `host` is a name, the path of a socket, or the directory in which PostgreSQL has its sockets.
+    """
 
     def __init__(self, host: str, port: int) -> None:
         self._upstream = (host, port)
@@ -45,7 +49,7 @@ class Proxy:
                 if self._is_shut:
                     client.close()
                     continue
-                server = socket.create_connection(self._upstream)
+                server = _connection(*self._upstream)
                 self._open |= {client, server}
             threading.Thread(target=self._pass_on, args=[client, server], name="proxied", daemon=True).start()
 
@@ -70,3 +74,12 @@ class Proxy:
                 self._open -= other.keys()
             for connection in other:
                 connection.close()
+
+
+def _connection(host: str, port: int) -> socket.socket:
+    path = Path(host)
+    if not path.is_absolute():
+        return socket.create_connection((host, port))
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(str(path / f".s.PGSQL.{port}" if path.is_dir() else path))
+    return connection
