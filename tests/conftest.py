@@ -11,6 +11,8 @@ from collections.abc import Generator
 
 import pytest
 from django.conf import settings
+from django.db import connection
+from pytest_django import DjangoDbBlocker
 
 pytest_plugins = ["tests.servers"]
 
@@ -27,11 +29,24 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _engine_ends_before_its_database(django_db_setup: None) -> Generator[None]:
+def _engine_ends_before_its_database(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Generator[None]:
     """Stop this process's engine while the database that its threads ask is still there."""
     yield
     if (engine := sys.modules.get("django_pydantic_agent.runs.engine")) is not None:
         engine.stop_engine()
+    with django_db_blocker.unblock():
+        _end_other_sessions()
+
+
+def _end_other_sessions() -> None:
+    """End what killed processes have left of their sessions, with which PostgreSQL does not drop a database."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        connection.close()
 
 
 @pytest.hookimpl(tryfirst=True)
