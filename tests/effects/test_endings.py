@@ -8,8 +8,9 @@ from django_pydantic_agent.contrib.store.default_step_store import DefaultStepSt
 from django_pydantic_agent.contrib.store.models import StepEvent, ToolEffect
 from django_pydantic_agent.runs.states import RunStatus
 from tests.effects.agent import ACTED, GATES, NUMBER, SECRET, model
-from tests.effects.turns import eventually, ledger, say, status
+from tests.effects.turns import ledger, say, status
 from tests.store.factories import request_of
+from tests.waiting import eventually
 
 # How the call ends: its effect, the run's status, and whether the model is told of the call.
 ENDINGS = {

@@ -15,8 +15,9 @@ from django_pydantic_agent.contrib.store.models import Run, ToolEffect
 from django_pydantic_agent.stores.effects import MAX_NOTE_CHARACTERS, Verdict
 from tests.api.posting import error, events, post
 from tests.effects.agent import GATES, SECRET
-from tests.effects.turns import eventually, ledger, say, status
+from tests.effects.turns import ledger, say, status
 from tests.store.factories import request_of
+from tests.waiting import eventually
 
 EFFECTS = "/talk/runs/r1/effects/"
 

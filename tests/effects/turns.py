@@ -1,7 +1,5 @@
 """Short ways to have the agent act and to look at what the ledger says of it."""
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 from django_pydantic_agent.contrib.store.models import Run, ToolEffect
@@ -13,16 +11,6 @@ from tests.effects.agent import GATES
 from tests.sse import check_sequence
 
 Json = dict[str, Any]
-
-
-def eventually(look: Callable[[], Any], *, seconds: float = 30) -> Any:
-    """Return the first true answer of `look`; raise TimeoutError with the last one."""
-    deadline = time.monotonic() + seconds
-    while not (answer := look()):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"still {answer!r}")
-        time.sleep(0.005)
-    return answer
 
 
 def say(client: Any, prompt: str, *, number: int = 1, mount: str = "talk", thread_id: str = "t") -> list[Json]:

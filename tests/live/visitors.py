@@ -1,10 +1,10 @@
 """Users of the served project: what they post, and what the database has of it."""
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -16,6 +16,7 @@ from django_pydantic_agent.contrib.store.models import Run
 from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import RunStatus
+from tests import waiting
 from tests.servers import Server, session_headers
 from tests.sse import Frame, Response, check_ids, check_sequence, events_of, request
 
@@ -29,14 +30,7 @@ def fresh(name: str) -> str:
     return f"{name}-{uuid4().hex[:12]}"
 
 
-def eventually(look: Callable[[], T], *, seconds: float = WAIT_SECONDS) -> T:
-    """Return the first true answer of `look`; raise TimeoutError with the last one."""
-    deadline = time.monotonic() + seconds
-    while not (answer := look()):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"still {answer!r}")
-        time.sleep(0.02)
-    return answer
+eventually = partial(waiting.eventually, seconds=WAIT_SECONDS, pause=0.02)
 
 
 def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -29,21 +28,11 @@ from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores import durable_store
 from django_pydantic_agent.stores.base import StoredRun
 from tests.sse import check_sequence
+from tests.waiting import eventually
 
-WAIT_SECONDS = 30
 _FRAME = re.compile(rb"id: ([^\n]*):(\d+)\ndata: ([^\n]*)\n\n")
 
 Json = dict[str, Any]
-
-
-def eventually(look: Callable[[], Any], *, seconds: float = WAIT_SECONDS) -> Any:
-    """Return the first true answer of `look`; raise TimeoutError with the last one."""
-    deadline = time.monotonic() + seconds
-    while not (answer := look()):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"still {answer!r}")
-        time.sleep(0.005)
-    return answer
 
 
 @dataclass(frozen=True)

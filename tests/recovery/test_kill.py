@@ -10,7 +10,7 @@ from django_pydantic_agent.contrib.store.models import Run, ToolEffect
 from django_pydantic_agent.contrib.store.models.ledger import EffectStatus
 from django_pydantic_agent.runs.states import RunStatus
 from example_project.notebook.models import Note
-from tests.recovery.processes import eventually
+from tests.waiting import eventually
 
 KILLS = int(os.environ.get("KILLS", "8"))
 """How often a process is killed for each policy; the proof is 50."""

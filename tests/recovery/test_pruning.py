@@ -10,11 +10,11 @@ from django_pydantic_agent.runs.attach import preamble
 from django_pydantic_agent.runs.engine import get_engine
 from django_pydantic_agent.runs.mounts import find_mount
 from django_pydantic_agent.stores import durable_store
-from tests.recovery.processes import eventually
 from tests.recovery.test_kill import check_next_message, hold, spell
 from tests.store.test_pruning import ended
 from tests.store.test_run_log import WHOLE, ended_run
 from tests.store.test_run_store import ADA, read
+from tests.waiting import eventually
 
 
 def prune():

@@ -16,9 +16,9 @@ from example_project.notebook.models import Note
 from tests.core.folding import running_client
 from tests.core.streams import Stream
 from tests.recovery.agent import AT_THE_END
-from tests.recovery.processes import eventually
 from tests.recovery.test_kill import check_next_message, effects, hold, spell, write
 from tests.stock_client import CLIENT_VERSIONS
+from tests.waiting import eventually
 
 MOUNTS = ["resume", "resume-plain"]
 

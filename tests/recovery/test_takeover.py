@@ -16,8 +16,8 @@ from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores import durable_store
 from django_pydantic_agent.stores.base import RELEASED
 from example_project.notebook.models import Note
-from tests.recovery.processes import eventually
 from tests.recovery.test_kill import hold, spell, write
+from tests.waiting import eventually
 
 
 def waiting(gate):
