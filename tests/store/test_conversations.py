@@ -1,6 +1,7 @@
 """Conversations in the database: what takes real transactions, statements and runs to show."""
 
 import threading
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from django_pydantic_agent.contrib.store.models import (
     ThreadMessage,
     ToolEffect,
 )
-from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore
+from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore, new_row
 from django_pydantic_agent.exceptions import InvalidInput, LeaseLost, ThreadChanged, ThreadNotFound
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import RunStatus
@@ -148,6 +149,48 @@ class TestAcceptance:
         assert ids_of(thread.messages)[turns_before:] == [f"u{revisions.index(first + place)}" for place in range(12)]
         assert Run.objects.count() == turns_before + 12
         assert list(Run.objects.order_by("turn").values_list("turn", flat=True)) == list(range(1, turns_before + 13))
+
+    @pytest.mark.postgres
+    @pytest.mark.mariadb
+    def test_one_that_the_database_undoes_for_another_is_tried_again(self, runs, store):
+        create(runs, store, start(store, said("u1")), "run")
+        holding, inserted = threading.Event(), threading.Event()
+        tries = []
+
+        class Watched(DefaultConversationStore):
+            def accept(self, turn: TurnStart, *, run: int, run_id: str) -> int:
+                tries.append(run)
+                inserted.set()
+                return super().accept(turn, run=run, run_id=run_id)
+
+        def insert_runs(*run_ids: str) -> None:
+            Run.objects.bulk_create(
+                new_row(ADA, "", run_id=run_id, status=RunStatus.QUEUED, created_at=datetime.now(UTC))
+                for run_id in run_ids
+            )
+
+        def cross() -> None:
+            """Lock the thread, then wait for the run of the other transaction, which waits for the thread."""
+            with transaction.atomic():
+                Thread.objects.select_for_update().get()
+                # Undone is who has written less, or who has waited for so long.
+                insert_runs(*map(str, range(50)))
+                if connection.vendor == "postgresql":
+                    connection.cursor().execute("SET LOCAL deadlock_timeout = '60s'")
+                holding.set()
+                inserted.wait()
+                insert_runs("late")
+                transaction.set_rollback(True)
+
+        turn = start(store, said("u2"))
+
+        def post() -> StoredRun:
+            holding.wait()
+            return create(runs, Watched(), turn, "late")
+
+        crossed, run = at_once(cross, post)
+        assert (crossed, run.run_id, len(tries)) == (None, "late", 2)
+        assert ids_of(store.read(owner=ADA, thread_id="thread").messages) == ["u1", "u2"]
         assert Thread.objects.count() == 1
 
     def test_a_refused_turn_leaves_no_run_behind(self, runs, store):

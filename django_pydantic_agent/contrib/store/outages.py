@@ -1,5 +1,6 @@
 """Telling a database that is away from one that refuses what it was given, and waiting for it."""
 
+import random
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -24,13 +25,29 @@ MARIADB_REFUSALS = frozenset({1153, 1366, 1406, 3140, 4025})
 
 MARIADB_DEADLOCK = 1213
 POSTGRESQL_DEADLOCK = "40P01"
+DEADLOCK_TRIES = 20
 
 
-def is_deadlock(error: OperationalError) -> bool:
+def _is_deadlock(error: OperationalError) -> bool:
     """Return whether the database has rolled a transaction back so that another one could go on."""
     if getattr(error.__cause__, "sqlstate", None) == POSTGRESQL_DEADLOCK:
         return True
     return bool(error.args) and error.args[0] == MARIADB_DEADLOCK
+
+
+def despite_deadlocks(operation: Callable[[], T], *, using: str) -> T:
+    """Return what `operation` returns, tried again where the database has undone its transaction for another one.
+
+    Raises the deadlock after `DEADLOCK_TRIES`; inside a transaction of the caller's, which is undone with it, at once.
+    """
+    for attempt in range(1, DEADLOCK_TRIES):
+        try:
+            return operation()
+        except OperationalError as error:
+            if connections[using].in_atomic_block or not _is_deadlock(error):
+                raise
+        time.sleep(random.uniform(0, attempt / 100))  # noqa: S311
+    return operation()
 
 
 def is_outage(error: Exception) -> bool:

@@ -17,7 +17,7 @@ from django_pydantic_agent.contrib.store.effects import effects_of, note_reason
 from django_pydantic_agent.contrib.store.fields import to_microseconds
 from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.contrib.store.models import Run, RunFrames
-from django_pydantic_agent.contrib.store.outages import insistently
+from django_pydantic_agent.contrib.store.outages import despite_deadlocks, insistently
 from django_pydantic_agent.contrib.store.packets import within_packets
 from django_pydantic_agent.contrib.store.querysets import RunQuerySet, digests, idempotency_digest
 from django_pydantic_agent.contrib.store.recursive import fetch_recursive
@@ -92,6 +92,9 @@ class DatabaseRunStore:
         return DatabaseRunLeases(self)
 
     def create(self, new: NewRun, *, on_commit: Callable[[StoredRun], None]) -> StoredRun:
+        return despite_deadlocks(lambda: self._create(new, on_commit), using=self._alias)
+
+    def _create(self, new: NewRun, on_commit: Callable[[StoredRun], None]) -> StoredRun:
         if new.owner is None:
             raise ValueError("a run without an owner is not kept in the database")
         alias = self._alias

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from django.db import OperationalError, connections
+from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import F, Q, QuerySet
 
 from django_pydantic_agent.contrib.store.approvals import give_up
 from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.contrib.store.models import Run, Thread, ThreadMessage
-from django_pydantic_agent.contrib.store.outages import is_deadlock
 from django_pydantic_agent.contrib.store.querysets import digests
 from django_pydantic_agent.contrib.store.rows import Row, as_json, insert, pieces
 from django_pydantic_agent.exceptions import ThreadChanged
@@ -37,16 +36,6 @@ def accept(start: TurnStart, *, scope: str, run: int, using: str) -> int:
 
     Raises `ThreadChanged` where the thread is not at `start.revision` any more.
     """
-    try:
-        return _accept(start, scope, run, using)
-    except OperationalError as error:
-        if not is_deadlock(error):
-            raise
-        # Another post or a deletion got through in place of this one.
-        raise ThreadChanged from error
-
-
-def _accept(start: TurnStart, scope: str, run: int, using: str) -> int:
     thread = _opened(start, scope, using)
     begins = start.continues is None
     turn = thread.next_turn if start.continues is None else _turn_of(thread, start.continues, using)
