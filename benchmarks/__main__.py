@@ -40,12 +40,13 @@ def main() -> int:
 
         from benchmarks.report import table
 
-        rows = []
+        holds = True
         for name in options.figures or FIGURES:
             print(f"measuring {name} ...", file=sys.stderr)
-            rows += import_module(f"benchmarks.figures.{name}").measure(options.rounds)
-    print(table(rows))
-    return 0 if all(row.holds for row in rows) else 1
+            rows = list(import_module(f"benchmarks.figures.{name}").measure(options.rounds))
+            print(table(rows), flush=True)
+            holds &= all(row.holds for row in rows)
+    return 0 if holds else 1
 
 
 @contextmanager

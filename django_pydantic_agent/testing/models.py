@@ -109,6 +109,13 @@ class Gate:
         self._opened.result(timeout)
 
 
+class Gates(dict[str, Gate]):
+    """Gates by name, each made when it is first asked for, from whatever thread."""
+
+    def __missing__(self, name: str) -> Gate:
+        return self.setdefault(name, Gate())
+
+
 Step: TypeAlias = Text | Reasoning | ToolCall | Failure | Pause | Gate
 Steps: TypeAlias = Sequence[Step | str]
 Turn: TypeAlias = Steps | Callable[[list[ModelMessage]], Steps]

@@ -1,15 +1,14 @@
 """The agent behind the mounts of these tests, and the hooks that a test may change."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 from django_pydantic_agent import ToolRegistry
-from django_pydantic_agent.testing.models import Failure, Gate, ScriptedModel, ToolCall, Turn
+from django_pydantic_agent.testing.models import Failure, Gates, ScriptedModel, ToolCall, Turn
 
 SECRET = "secret-marker"
 
-GATES: defaultdict[str, Gate] = defaultdict(Gate)
+GATES = Gates()
 
 
 def script(prompt: str) -> Sequence[Turn]:

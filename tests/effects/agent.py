@@ -1,6 +1,5 @@
 """An agent whose tools end in each way in which a call can end; the prompt says how: `act refused + pay now`."""
 
-from collections import defaultdict
 from typing import Any
 
 from pydantic_ai import Agent, RunContext
@@ -9,12 +8,12 @@ from pydantic_ai_harness.step_persistence import StepPersistence, annotate_tool_
 
 from django_pydantic_agent import AgentDeps, ToolRegistry
 from django_pydantic_agent.runs.effects import SettledStepPersistence
-from django_pydantic_agent.testing.models import Gate, ScriptedModel, ToolCall
+from django_pydantic_agent.testing.models import Gates, ScriptedModel, ToolCall
 
 SECRET = "secret-marker"
 NUMBER = 2512292042121000001
 
-GATES: defaultdict[str, Gate] = defaultdict(Gate)
+GATES = Gates()
 ACTED: list[str] = []
 
 
