@@ -46,7 +46,7 @@ def accept(user: User, count: int) -> None:
     with transaction.atomic():
         for _ in range(count):
             plan = planned(user, Task())
-            plan.store.create(new_run(plan), on_commit=lambda run: None)
+            plan.store.create(new_run(plan), on_commit=lambda *_: None)
         Run.objects.update(status=RunStatus.CANCELLED)
 
 

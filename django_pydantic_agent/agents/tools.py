@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -139,17 +139,34 @@ class CallerThread(Executor):
         return asyncio.run_coroutine_threadsafe(call(*args, **kwargs), asyncio.get_running_loop())
 
 
+class _OneThread(ThreadPoolExecutor):
+    """One thread, begun with its first call, that notes whether it was used."""
+
+    def __init__(self) -> None:
+        super().__init__(max_workers=1)
+        self.was_used = False
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
+        self.was_used = True
+        return super().submit(fn, *args, **kwargs)
+
+
 class RunThread(ThreadSensitiveContext):
     """Give a run's thread-sensitive calls, async ORM included, a thread of their own for as long as it is entered.
 
     Leaving it closes that thread's database connections.
     """
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls = SyncToAsync.context_to_thread_executor[self] = _OneThread()
+
     async def release(self) -> None:
         """Close the thread's database connections; the next call opens new ones."""
-        executor = SyncToAsync.context_to_thread_executor.get(self)
-        if executor is not None:
-            await asyncio.shield(asyncio.wrap_future(executor.submit(release_connections)))
+        if self._calls.was_used:
+            released = self._calls.submit(release_connections)
+            self._calls.was_used = False
+            await asyncio.shield(asyncio.wrap_future(released))
 
     async def __aexit__(self, *exc_info: Any) -> None:
         await self.release()

@@ -174,13 +174,18 @@ class Engine:
                 self._recovery = Recovery(self, store)
                 self._recovery.start()
 
-    def launch(self, plan: RunPlan, run: StoredRun) -> None:
-        """Execute a run on the engine's own event loop, where nothing that a server does can stop it."""
+    def launch(self, plan: RunPlan, run: StoredRun, first_frame: bytes | None = None) -> None:
+        """Execute a run on the engine's own event loop, where nothing that a server does can stop it.
+
+        With its `first_frame`, viewers need not read that from the store.
+        """
         from django_pydantic_agent.runs.execution import Execution
 
         execution = Execution(
             plan, run, recorder=self.recorder, tool_threads=self.tool_threads(), wait_for=self._waiter(plan.store)
         )
+        if first_frame is not None:
+            execution.log.publish(1, [first_frame], None)
         self._enter(execution)
         self.beats.hold(plan.store, run, cancel=execution.cancel, lose=execution.abandon)
         self.viewers.guard(plan.store, run, cancel=execution.cancel)

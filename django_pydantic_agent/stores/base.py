@@ -327,8 +327,8 @@ class RunStore(Protocol):
         """The leases of the store's runs, None where no other process can see them."""
         ...
 
-    def create(self, new: NewRun, *, on_commit: Callable[[StoredRun], None]) -> StoredRun:
-        """Write a run and its first frame in one transaction and call `on_commit` once they are safe.
+    def create(self, new: NewRun, *, on_commit: Callable[[StoredRun, bytes], None]) -> StoredRun:
+        """Write a run and its first frame in one transaction and call `on_commit` with both once they are safe.
 
         Raises `RunIdTaken` where the owner already has a run of this id in this scope, `IdempotencyKeyTaken` where it
         has one of this key in this scope and server, `RunNotFound` where the run that it continues is gone,

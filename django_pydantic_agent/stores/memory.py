@@ -88,7 +88,7 @@ class MemoryRunStore(RunStore):
         self._by_idempotency: dict[IdempotencyName, int] = {}
         self._ended: list[int] = []
 
-    def create(self, new: NewRun, *, on_commit: Callable[[StoredRun], None]) -> StoredRun:
+    def create(self, new: NewRun, *, on_commit: Callable[[StoredRun, bytes], None]) -> StoredRun:
         with self._lock:
             name = None if new.owner is None else (new.owner, new.scope, new.run_id)
             if name in self._names:
@@ -117,7 +117,8 @@ class MemoryRunStore(RunStore):
             entry = _Entry(run, new.input, list(new.message_ids), new.request, parent=parent)
             # An answer comes before the turns that are queued behind the question.
             entry.place = (self._entries[decided[0].run].place[0] if decided else run.key, run.key)
-            entry.frames.append(new.first_frame(new.accept_turn(run.key)))
+            first_frame = new.first_frame(new.accept_turn(run.key))
+            entry.frames.append(first_frame)
             for interrupt in decided:
                 self._entries[interrupt.run].asked[interrupt.id] = interrupt
             for key in new.gives_up:
@@ -129,7 +130,7 @@ class MemoryRunStore(RunStore):
             if key_name is not None:
                 self._by_idempotency[key_name] = run.key
                 entry.idempotency_name = key_name
-        on_commit(run)
+        on_commit(run, first_frame)
         return run
 
     def get(self, *, owner: Owner | None, scope: str, run_id: str) -> StoredRun | None:

@@ -30,7 +30,7 @@ def store(request: pytest.FixtureRequest) -> RunStore:
 def create(store: RunStore) -> Create:
     def create(run_id: str, **fields: Any) -> StoredRun:
         new = replace(new_run(plan(store=store, run_id=run_id)), thread_id="thread-1", **fields)
-        return store.create(new, on_commit=lambda run: None)
+        return store.create(new, on_commit=lambda *_: None)
 
     return create
 

@@ -71,7 +71,7 @@ class Replay:
             turn=turn,
             request={"thread": {"knows_newest": True}},
         )
-        self.run = self.stores.runs.create(new, on_commit=lambda run: None)
+        self.run = self.stores.runs.create(new, on_commit=lambda *_: None)
         base = self.messages if conversation is not None else []
         self.projection = Projection(base, state={} if self.state is None else self.state)
 

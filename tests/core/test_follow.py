@@ -10,6 +10,7 @@ from django_pydantic_agent.runs.engine import get_engine
 from django_pydantic_agent.runs.live_log import LiveLog
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores.base import RunWrite
+from django_pydantic_agent.stores.memory import MemoryRunStore
 from django_pydantic_agent.testing.models import Gate, Text
 from tests.core.plans import events, plan, start, types
 
@@ -49,6 +50,14 @@ def test_async_and_plain_followers_yield_the_same():
     plain = events(run_plan, run)
     batches = asyncio.run(collect(get_engine().follow(run, store=run_plan.store)))
     assert [json.loads(frame) for _, frames in batches for frame in frames] == plain
+
+
+def test_a_viewer_of_a_run_that_begins_here_reads_nothing_from_the_store(monkeypatch):
+    run_plan, reads = plan(), []
+    real = MemoryRunStore.read_frames
+    monkeypatch.setattr(MemoryRunStore, "read_frames", lambda *args, **seqs: reads.append(seqs) or real(*args, **seqs))
+    assert types(events(run_plan))[0] == "RUN_STARTED"
+    assert reads == []
 
 
 def test_silence_yields_batches_without_frames_and_loses_nothing():
@@ -107,7 +116,7 @@ def test_frames_that_left_memory_are_read_from_the_store(settings):
 def test_the_watcher_follows_a_run_that_another_process_executes(settings):
     settings.DJANGO_PYDANTIC_AGENT = {"POLL_SECONDS": 0.01}
     run_plan = plan()
-    run = run_plan.store.create(_new(run_plan), on_commit=lambda run: None)
+    run = run_plan.store.create(_new(run_plan), on_commit=lambda *_: None)
     seen = threading.Event()
     found = []
 

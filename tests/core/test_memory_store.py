@@ -21,13 +21,13 @@ def store():
 
 
 def create(store, run_id, owner=OWNER):
-    return store.create(new_run(plan(store=store, run_id=run_id, owner=owner)), on_commit=lambda run: None)
+    return store.create(new_run(plan(store=store, run_id=run_id, owner=owner)), on_commit=lambda *_: None)
 
 
 def create_under(store, key, run_id, owner=OWNER):
     new = new_run(plan(store=store, run_id=run_id, owner=owner))
     new = replace(new, idempotency=Idempotency(key=key, content="c"))
-    return store.create(new, on_commit=lambda run: None)
+    return store.create(new, on_commit=lambda *_: None)
 
 
 def end(store, run):

@@ -61,7 +61,7 @@ def journal_of(recorder, store):
     run_plan = plan(store=store)
     from django_pydantic_agent.runs.opening import new_run
 
-    run = store.create(new_run(run_plan), on_commit=lambda run: None)
+    run = store.create(new_run(run_plan), on_commit=lambda *_: None)
     return recorder.open(store, run, LiveLog(store, run.key, last_seq=1, status=run.status))
 
 

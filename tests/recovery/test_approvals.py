@@ -80,4 +80,4 @@ def accept_and_die(processes, body):
         source=answered.run,
         answers=answered.answers,
     )
-    store.create(new_run(plan), on_commit=lambda run: None)
+    store.create(new_run(plan), on_commit=lambda *_: None)

@@ -56,7 +56,7 @@ class TestC24Login:
         store = visit(visitor)
         assert store.owner.is_anonymous
         for scope in ("", "mount"):
-            runs.create(new_run(store.owner, "run", scope=scope), on_commit=lambda run: None)
+            runs.create(new_run(store.owner, "run", scope=scope), on_commit=lambda *_: None)
         async_to_sync(store.append_event)(event("run"))
         async_to_sync(store.save_snapshot)(snapshot("run", prompt("hi")))
         async_to_sync(store.record_tool_effect)(effect("run", "call"))
@@ -78,7 +78,7 @@ class TestC24Login:
 
     def test_the_bucket_is_gone_from_the_session(self, visitor):
         store = visit(visitor)
-        runs.create(new_run(store.owner, "run"), on_commit=lambda run: None)
+        runs.create(new_run(store.owner, "run"), on_commit=lambda *_: None)
         key = visitor.session.session_key
         user("ada")
         visitor.login(username="ada", password="password")
@@ -87,7 +87,7 @@ class TestC24Login:
 
     def test_the_next_user_of_the_browser_sees_nothing_of_it(self, visitor):
         store = visit(visitor)
-        runs.create(new_run(store.owner, "run"), on_commit=lambda run: None)
+        runs.create(new_run(store.owner, "run"), on_commit=lambda *_: None)
         user("ada")
         bob = user("bob")
         visitor.login(username="ada", password="password")
@@ -99,14 +99,14 @@ class TestC24Login:
     def test_another_user_who_logs_in_on_top_sees_nothing_of_it(self, visitor):
         ada, bob = user("ada"), user("bob")
         visitor.login(username="ada", password="password")
-        runs.create(new_run(Owner.of_user(ada), "run"), on_commit=lambda run: None)
+        runs.create(new_run(Owner.of_user(ada), "run"), on_commit=lambda *_: None)
         visitor.login(username="bob", password="password")
         assert run_ids(Owner.of_user(bob)) == set()
         assert run_ids(Owner.of_user(ada)) == {"run"}
 
     def test_a_flushed_session_leaves_the_runs_unreachable(self, visitor):
         store = visit(visitor)
-        runs.create(new_run(store.owner, "run"), on_commit=lambda run: None)
+        runs.create(new_run(store.owner, "run"), on_commit=lambda *_: None)
         session: SessionStore = visitor.session
         session.flush()
         ada = user("ada")
@@ -116,7 +116,7 @@ class TestC24Login:
 
     def test_a_database_that_fails_does_not_fail_the_login(self, visitor, caplog):
         store = visit(visitor)
-        runs.create(new_run(store.owner, "run"), on_commit=lambda run: None)
+        runs.create(new_run(store.owner, "run"), on_commit=lambda *_: None)
         ada = user("ada")
 
         def failing(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
@@ -144,8 +144,8 @@ class TestClaimRuns:
 
     def test_ids_that_the_user_has_already_stay_behind(self):
         for owner in (self.source, self.target):
-            runs.create(new_run(owner, "same", digest=owner.key[:4] * 16), on_commit=lambda run: None)
-        runs.create(new_run(self.source, "other"), on_commit=lambda run: None)
+            runs.create(new_run(owner, "same", digest=owner.key[:4] * 16), on_commit=lambda *_: None)
+        runs.create(new_run(self.source, "other"), on_commit=lambda *_: None)
         assert claim_runs(self.source, self.target) == 1
         assert run_ids(self.target) == {"same", "other"}
         assert run_ids(self.source) == {"same"}
@@ -153,7 +153,7 @@ class TestClaimRuns:
 
     def test_an_idempotency_key_goes_with_its_run(self):
         key = Idempotency(key="k", content="c" * 64)
-        run = runs.create(new_run(self.source, "keyed", idempotency=key), on_commit=lambda run: None)
+        run = runs.create(new_run(self.source, "keyed", idempotency=key), on_commit=lambda *_: None)
         assert claim_runs(self.source, self.target) == 1
         assert runs.by_idempotency_key("k", owner=self.source, scope="", server="server") is None
         found = runs.by_idempotency_key("k", owner=self.target, scope="", server="server")
@@ -162,15 +162,15 @@ class TestClaimRuns:
     def test_a_run_whose_idempotency_key_the_user_has_already_stays_behind(self):
         key = Idempotency(key="k", content="c" * 64)
         for owner, run_id in [(self.source, "ours"), (self.target, "theirs")]:
-            runs.create(new_run(owner, run_id, idempotency=key), on_commit=lambda run: None)
-        runs.create(new_run(self.source, "other"), on_commit=lambda run: None)
+            runs.create(new_run(owner, run_id, idempotency=key), on_commit=lambda *_: None)
+        runs.create(new_run(self.source, "other"), on_commit=lambda *_: None)
         assert claim_runs(self.source, self.target) == 1
         assert run_ids(self.target) == {"theirs", "other"}
 
     def test_any_number_goes_in_batches(self, monkeypatch, django_assert_max_num_queries):
         monkeypatch.setattr(claiming, "BATCH_SIZE", 10)
         for number in range(25):
-            runs.create(new_run(self.source, str(number)), on_commit=lambda run: None)
+            runs.create(new_run(self.source, str(number)), on_commit=lambda *_: None)
         with django_assert_max_num_queries(3 * 5 + 1):
             assert claim_runs(self.source, self.target) == 25
         assert claim_runs(self.source, self.target) == 0
@@ -189,7 +189,7 @@ class TestClaimRuns:
 def test_a_run_that_the_user_starts_meanwhile_stays_the_users(monkeypatch):
     source, target = Owner.of_bucket("bucket"), Owner("user:1")
     for run_id in ("same", "other"):
-        runs.create(new_run(source, run_id), on_commit=lambda run: None)
+        runs.create(new_run(source, run_id), on_commit=lambda *_: None)
     found = claiming._without_clashes
 
     def start_one_meanwhile(batch: Any, alias: str) -> Any:
@@ -200,7 +200,7 @@ def test_a_run_that_the_user_starts_meanwhile_stays_the_users(monkeypatch):
         return free
 
     def start() -> None:
-        runs.create(new_run(target, "same"), on_commit=lambda run: None)
+        runs.create(new_run(target, "same"), on_commit=lambda *_: None)
         connection.close()
 
     monkeypatch.setattr(claiming, "_without_clashes", start_one_meanwhile)

@@ -41,7 +41,7 @@ for _ in range(50):
 
 call_command("migrate", verbosity=0)
 store, recorder = DatabaseRunStore(), Recorder()
-live = [store.create(new_run(ADA, f"live {number}"), on_commit=lambda run: None) for number in range(RUNS)]
+live = [store.create(new_run(ADA, f"live {number}"), on_commit=lambda *_: None) for number in range(RUNS)]
 release_connections()
 
 

@@ -86,7 +86,7 @@ def create(
         first_frame=lambda revision: b"%d" % revision,
         **fields,
     )
-    return runs.create(new, on_commit=lambda run: None)
+    return runs.create(new, on_commit=lambda *_: None)
 
 
 def write(run: StoredRun, first_seq: int, *frames: bytes, **fields: Any) -> RunWrite:

@@ -88,7 +88,7 @@ class KeptJournal:
 
     def __init__(self, store: DatabaseRunStore, run_id: str) -> None:
         self.store = store
-        self.run = store.create(new_run(ADA, run_id), on_commit=lambda run: None)
+        self.run = store.create(new_run(ADA, run_id), on_commit=lambda *_: None)
         self.key, self.run_id = self.run.key, run_id
         self.changes: list[Any] = []
         self.settlements = 0

@@ -27,7 +27,7 @@ def store() -> DatabaseRunStore:
 
 
 def create(store: DatabaseRunStore, run_id: str, **fields: Any) -> StoredRun:
-    return store.create(new_run(ADA, run_id, **fields), on_commit=lambda run: None)
+    return store.create(new_run(ADA, run_id, **fields), on_commit=lambda *_: None)
 
 
 def ended_with(run: StoredRun, message: str) -> RunWrite:

@@ -48,7 +48,7 @@ for alias in ("users", "agents", "replica"):
     call_command("migrate", database=alias, verbosity=0)
 ada = Owner.of_user(get_user_model().objects.create(username="ada"))
 store, told = DatabaseRunStore(), []
-run = store.create(new_run(ada, "run"), on_commit=told.append)
+run = store.create(new_run(ada, "run"), on_commit=lambda run, frame: told.append(run))
 assert told == [run]
 write = RunWrite(key=run.key, epoch=1, first_seq=2, begins=True, frames=[b"a"], ending=ending())
 assert store.commit([write]) == [None]

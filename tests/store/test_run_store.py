@@ -42,7 +42,7 @@ def store() -> DatabaseRunStore:
 
 
 def create(store: DatabaseRunStore, run_id: str = "run", owner: Owner = ADA, **fields: Any) -> StoredRun:
-    return store.create(new_run(owner, run_id, **fields), on_commit=lambda run: None)
+    return store.create(new_run(owner, run_id, **fields), on_commit=lambda *_: None)
 
 
 def write(run: StoredRun, first_seq: int, *frames: bytes, **fields: Any) -> RunWrite:
@@ -91,14 +91,14 @@ class TestCreate:
     def test_it_tells_of_the_run_once_it_is_committed(self, store):
         told = []
         with transaction.atomic():
-            run = store.create(new_run(ADA, "run"), on_commit=told.append)
+            run = store.create(new_run(ADA, "run"), on_commit=lambda *about: told.append(about))
             assert told == []
-        assert told == [run]
+        assert told == [(run, b'{"type":"RUN_STARTED"}')]
 
     def test_it_tells_nothing_of_a_run_that_was_rolled_back(self, store):
         told = []
         with transaction.atomic():
-            store.create(new_run(ADA, "run"), on_commit=told.append)
+            store.create(new_run(ADA, "run"), on_commit=lambda *about: told.append(about))
             transaction.set_rollback(True)
         assert told == []
         assert store.get(owner=ADA, scope="", run_id="run") is None

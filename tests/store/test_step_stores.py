@@ -54,7 +54,7 @@ class TestRecordingStepStore(OfUser, DurableStepStoreConformance, TransactionTes
         super().setUp()
         owner = Owner.of_user(self.user)
         store = run_store_for(owner)
-        run = store.create(new_run(owner, "run"), on_commit=lambda run: None)
+        run = store.create(new_run(owner, "run"), on_commit=lambda *_: None)
         recorder = Recorder()
         self.addCleanup(recorder.stop)
         journal = recorder.open(store, run, LiveLog(store, run.key, last_seq=run.last_seq, status=run.status))

@@ -91,10 +91,10 @@ class DatabaseRunStore:
 
         return DatabaseRunLeases(self)
 
-    def create(self, new: NewRun, *, on_commit: Callable[[StoredRun], None]) -> StoredRun:
+    def create(self, new: NewRun, *, on_commit: Callable[[StoredRun, bytes], None]) -> StoredRun:
         return despite_deadlocks(lambda: self._create(new, on_commit), using=self._alias)
 
-    def _create(self, new: NewRun, on_commit: Callable[[StoredRun], None]) -> StoredRun:
+    def _create(self, new: NewRun, on_commit: Callable[[StoredRun, bytes], None]) -> StoredRun:
         if new.owner is None:
             raise ValueError("a run without an owner is not kept in the database")
         alias = self._alias
@@ -123,12 +123,8 @@ class DatabaseRunStore:
             with transaction.atomic(using=alias), within_packets(alias):
                 row.save(using=alias, force_insert=True)
                 approvals.decide(new, row.pk, using=alias)
-                insert(
-                    connections[alias],
-                    RunFrames,
-                    FRAME_COLUMNS,
-                    stretch_rows(row.pk, 1, [new.first_frame(new.accept_turn(row.pk))]),
-                )
+                first_frame = new.first_frame(new.accept_turn(row.pk))
+                insert(connections[alias], RunFrames, FRAME_COLUMNS, stretch_rows(row.pk, 1, [first_frame]))
                 run = StoredRun(
                     key=row.pk,
                     owner=new.owner,
@@ -143,7 +139,7 @@ class DatabaseRunStore:
                     parent_run_id=parent.run_id if parent else None,
                     cancel_after=new.cancel_after,
                 )
-                transaction.on_commit(lambda: on_commit(run), using=alias, robust=True)
+                transaction.on_commit(lambda: on_commit(run, first_frame), using=alias, robust=True)
         except IntegrityError:
             taken = self.get(owner=new.owner, scope=new.scope, run_id=new.run_id)
             if taken is not None:

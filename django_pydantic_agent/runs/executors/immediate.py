@@ -18,6 +18,6 @@ class ImmediateExecutor(BaseExecutor):
     sees_open_transactions = True
 
     def start(self, engine: "Engine", plan: "RunPlan", new: NewRun) -> StoredRun:
-        run = plan.store.create(new, on_commit=lambda run: None)
+        run = plan.store.create(new, on_commit=lambda *_: None)
         async_to_sync(engine.execute_here)(plan, run)
         return run

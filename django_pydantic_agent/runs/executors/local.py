@@ -1,5 +1,6 @@
 """Execution in the process that took the request."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from django_pydantic_agent.runs.executors.base import BaseExecutor
@@ -14,4 +15,4 @@ class LocalExecutor(BaseExecutor):
     """Executes runs on the engine's event loop, in the background of whatever the process serves."""
 
     def start(self, engine: "Engine", plan: "RunPlan", new: NewRun) -> StoredRun:
-        return plan.store.create(new, on_commit=lambda run: engine.launch(plan, run))
+        return plan.store.create(new, on_commit=partial(engine.launch, plan))
