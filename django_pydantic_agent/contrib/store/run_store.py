@@ -4,38 +4,34 @@ import json
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from django.db import DatabaseError, IntegrityError, InterfaceError, connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Exists, OuterRef, Q
 
-from django_pydantic_agent.contrib.store import approvals
-from django_pydantic_agent.contrib.store.changes import Change, apply, run_columns, update_runs
+from django_pydantic_agent.contrib.store import approvals, commits
 from django_pydantic_agent.contrib.store.cursors import Cursors
-from django_pydantic_agent.contrib.store.effects import effects_of, note_reason
-from django_pydantic_agent.contrib.store.fields import to_microseconds
+from django_pydantic_agent.contrib.store.effects import effects_of
 from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.contrib.store.models import Run, RunFrames
 from django_pydantic_agent.contrib.store.outages import despite_deadlocks, insistently
 from django_pydantic_agent.contrib.store.packets import within_packets
 from django_pydantic_agent.contrib.store.querysets import RunQuerySet, digests, idempotency_digest
 from django_pydantic_agent.contrib.store.recursive import fetch_recursive
-from django_pydantic_agent.contrib.store.rows import as_json, insert
+from django_pydantic_agent.contrib.store.rows import insert
 from django_pydantic_agent.contrib.store.run_log import FRAME_COLUMNS, RunLog, stretch_rows
 from django_pydantic_agent.exceptions import (
     IdempotencyKeyTaken,
-    LeaseLost,
     RunIdTaken,
     RunNotFound,
     UnstorableWrite,
 )
 from django_pydantic_agent.log.frames import storable, storable_value
 from django_pydantic_agent.ownership import Owner
-from django_pydantic_agent.runs.states import LIVE, Decision, RunStatus, sources_of
+from django_pydantic_agent.runs.states import LIVE, Decision, RunStatus
 from django_pydantic_agent.stores.approvals import StoredInterrupt
 from django_pydantic_agent.stores.base import (
-    Ending,
     KeptFold,
     NewRun,
     RunPage,
@@ -282,7 +278,7 @@ class DatabaseRunStore:
 
     def commit(self, writes: Sequence[RunWrite]) -> list[Exception | None]:
         try:
-            return insistently(lambda: self._write(writes), using=self._alias)
+            return insistently(lambda: commits.commit(writes, using=self._alias), using=self._alias)
         except (DatabaseError, InterfaceError, UnstorableWrite, ValueError, TypeError, OverflowError) as error:
             if len(writes) == 1:
                 refusal = UnstorableWrite("the database refuses what the run wrote")
@@ -331,38 +327,6 @@ class DatabaseRunStore:
             row["interrupts"] = [asked for asked in row["interrupts"] if (row["key"], asked["id"]) in open_ids]
             yield StoredRun(**{**row, "owner": owner})
 
-    def _write(self, writes: Sequence[RunWrite]) -> list[Exception | None]:
-        results: list[Exception | None] = [None] * len(writes)
-        alias = self._alias
-        with transaction.atomic(using=alias), within_packets(alias):
-            connection = connections[alias]
-            applied: list[RunWrite] = []
-            # By key, the order in which every transaction locks runs.
-            for index in sorted(range(len(writes)), key=lambda index: writes[index].key):
-                write = writes[index]
-                if _advance(connection, write):
-                    applied.append(write)
-                elif not _is_committed(connection, write):
-                    results[index] = LeaseLost("the run goes on elsewhere, has ended or is gone")
-            ends = [
-                (write.key, write.ending) for write in applied if write.ending is not None and write.ending.interrupts
-            ]
-            approvals.write_asked(ends, using=alias)
-            for write in applied:
-                write.save_turns()
-            frames = [
-                row
-                for write in applied
-                if write.all_frames
-                for row in stretch_rows(write.key, write.first_seq, write.all_frames)
-            ]
-            insert(connection, RunFrames, FRAME_COLUMNS, frames)
-            apply(connection, [cast("Change", change) for write in applied for change in write.ledger])
-            for write in applied:
-                if write.ending is not None and write.ending.unresolved:
-                    note_reason(write.key, write.ending.unresolved, using=alias)
-        return results
-
 
 def new_row(
     owner: Owner,
@@ -397,71 +361,4 @@ def _idempotency_columns(new: NewRun) -> dict[str, str]:
         "idempotency_key": key,
         "idempotency_digest": idempotency_digest(new.owner, new.scope, new.server, key),
         "content_digest": new.idempotency.content,
-    }
-
-
-def _advance(connection: BaseDatabaseWrapper, write: RunWrite) -> bool:
-    """Append to the run in one conditional statement; False where the run is not at the seq before the write."""
-    changes = [cast("Change", change) for change in write.ledger]
-    about = run_columns(changes)
-    columns: dict[str, Any] = {"last_seq": write.last_seq, **about.pop(write.key, {})}
-    where = ["id = %s", "epoch = %s", "last_seq = %s"]
-    state: list[Any] = [write.key, write.epoch, write.first_seq - 1]
-    if changes:
-        columns["ledger_seq"] = changes[-1].number
-        where.append("ledger_seq < %s")
-        state.append(changes[0].number)
-    if write.begins:
-        columns["status"] = RunStatus.RUNNING
-        where.append("status = %s")
-        state.append(RunStatus.QUEUED)
-    if write.ending is not None:
-        columns |= _ending_columns(write.ending)
-        if not write.begins:
-            sources = sources_of(write.ending.status)
-            where.append(f"status IN ({', '.join(['%s'] * len(sources))})")
-            state += sources
-    quote = connection.ops.quote_name
-    assignments = ", ".join(
-        f"{quote(name)} = COALESCE(preview, %s)" if name == "preview" else f"{quote(name)} = %s" for name in columns
-    )
-    table = quote(Run._meta.db_table)
-    with connection.cursor() as cursor:
-        sql = f"UPDATE {table} SET {assignments} WHERE {' AND '.join(where)}"  # noqa: S608
-        cursor.execute(sql, [*columns.values(), *state])
-        if cursor.rowcount != 1:
-            return False
-    update_runs(connection, about)
-    return True
-
-
-def _is_committed(connection: BaseDatabaseWrapper, write: RunWrite) -> bool:
-    """Return whether an earlier try, whose COMMIT seemed to fail, has written this write."""
-    row = (
-        Run.objects.using(connection.alias)
-        .filter(pk=write.key)
-        .values_list("epoch", "last_seq", "ledger_seq", "status")
-        .first()
-    )
-    if row is None:
-        return False
-    epoch, last_seq, ledger_seq, status = row
-    return (
-        (epoch, last_seq) == (write.epoch, write.last_seq)
-        and (not write.ledger or ledger_seq >= cast("Change", write.ledger[-1]).number)
-        and (write.ending is None or status == write.ending.status)
-    )
-
-
-def _ending_columns(ending: Ending) -> dict[str, Any]:
-    return {
-        "status": ending.status,
-        "finished_at": to_microseconds(datetime.now(UTC)),
-        "error": None if ending.error is None else as_json(ending.error),
-        "interrupts": as_json(list(ending.interrupts)),
-        "pending_calls": as_json(list(ending.pending_calls)),
-        "output_message_ids": as_json(list(ending.message_ids)),
-        "usage": None if ending.usage is None else as_json(ending.usage),
-        "timing": None if ending.timing is None else as_json(ending.timing),
-        "folded": zlib.compress(b"\n".join(ending.folded)) if ending.folded else b"",
     }
