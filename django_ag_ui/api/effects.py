@@ -6,7 +6,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from django_ag_ui.api.exceptions import EffectRefusal, UnknownEffect, UnresolvedEffects, VerdictsUnavailable
-from django_ag_ui.api.ledger import effects_of
+from django_ag_ui.api.ledger import effects_of, event_call_ids
 from django_ag_ui.api.parsers import MEDIA_TYPE, read_body
 from django_ag_ui.api.paths import decode_id, encode_id
 from django_ag_ui.api.runs import find_run
@@ -21,7 +21,10 @@ class EffectsView(AGUIView):
     http_method_names = ("get", "head")
 
     def get(self, request: Request, *, run: str, **kwargs: str) -> Response:
-        rows = [effect_row(effect) for effect in effects_of(self.step_store, find_run(self, run))]
+        stored = find_run(self, run)
+        effects = effects_of(self.step_store, stored)
+        event_ids = event_call_ids(self, stored, [effect.tool_call_id for effect in effects])
+        rows = [effect_row(effect, event_ids=event_ids) for effect in effects]
         for row in rows:
             if row["unresolved"] and hasattr(self.step_store, "settle_tool_effect"):
                 row["links"] = {"resolve": f"{request.path}{encode_id(row['tool_call_id'])}/resolve/"}
@@ -51,7 +54,7 @@ class ResolveView(AGUIView):
         if settled is None:
             raise UnknownEffect
         effect, counts = settled
-        row = effect_row(effect)
+        row = effect_row(effect, event_ids=event_call_ids(self, stored, [effect.tool_call_id]))
         if counts:
             return Response(row)
         if effect.is_unresolved:

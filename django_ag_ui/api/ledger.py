@@ -1,11 +1,13 @@
 """What a step store knows about runs that the engine keeps elsewhere."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 from asgiref.sync import async_to_sync
 
+from django_ag_ui.api.views import AGUIView
+from django_pydantic_agent.exceptions import RunNotFound
 from django_pydantic_agent.stores.attempts import latest_snapshot
 from django_pydantic_agent.stores.base import StoredRun
 from django_pydantic_agent.stores.effects import StoredEffect
@@ -46,6 +48,25 @@ def effects_of(step_store: Any, run: StoredRun) -> list[StoredEffect]:
         for ledger_id in reversed(run.ledger_ids)
         for effect in async_to_sync(step_store.list_unresolved_tool_effects)(run_id=ledger_id)
     ]
+
+
+def event_call_ids(view: AGUIView, run: StoredRun, called: Collection[str]) -> dict[str, str]:
+    """Return the `toolCallId` that the events of a run give the latest call of each of these names, by the names.
+
+    A name is the id that the model gave, and may give again in a conversation. One that no event holds is left out.
+    """
+    if not called:
+        return {}
+    from django_pydantic_agent.log.adapter import model_id
+    from django_pydantic_agent.log.preamble import messages_told
+    from django_pydantic_agent.runs.attach import preamble
+
+    try:
+        told = messages_told(preamble(run, store=view.run_store, conversation=view.conversation).frames) or ()
+    except RunNotFound:
+        told = ()
+    ids = {model_id(call["id"]): call["id"] for message in told for call in message.get("toolCalls") or ()}
+    return {name: ids[model_id(name)] for name in called if model_id(name) in ids}
 
 
 def has_open_end(step_store: Any, run: StoredRun) -> bool:

@@ -1,6 +1,7 @@
 """Runs and threads as answers show them, and what a request changes of a thread."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -99,10 +100,14 @@ class ThreadChanges:
     archived: bool | None = None
 
 
-def effect_row(effect: StoredEffect) -> dict[str, Any]:
-    """Return a tool call of the ledger. Who gave a verdict is not told, nor the text of an exception."""
+def effect_row(effect: StoredEffect, *, event_ids: Mapping[str, str]) -> dict[str, Any]:
+    """Return a tool call of the ledger. Who gave a verdict is not told, nor the text of an exception.
+
+    `event_ids` are what `event_call_ids` returns.
+    """
     return {
         "tool_call_id": effect.tool_call_id,
+        "event_tool_call_id": event_ids.get(effect.tool_call_id),
         "tool_name": effect.tool_name,
         "run_id": effect.run_id,
         "status": effect.status,

@@ -1,6 +1,6 @@
 """The pages of a thread and of a run."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -9,14 +9,14 @@ from django.middleware.csrf import get_token
 from rest_framework.request import Request
 
 from django_ag_ui.api.exceptions import RunIdReused
-from django_ag_ui.api.ledger import with_ledger
+from django_ag_ui.api.ledger import effects_of, event_call_ids, with_ledger
 from django_ag_ui.api.paths import decode_id
 from django_ag_ui.api.runs import find_run
 from django_ag_ui.api.starting import AgentView, ContinueView
 from django_ag_ui.ui.posting import ComposerView
 from django_ag_ui.ui.states import State, unknown_effects
 from django_ag_ui.ui.transcript import transcript
-from django_pydantic_agent.stores.base import StoredRun
+from django_pydantic_agent.stores.base import RunQuery, StoredRun
 
 if TYPE_CHECKING:
     from django_pydantic_agent.log.frames import JsonObject
@@ -35,6 +35,7 @@ class ThreadPage(ComposerView, AgentView):
         run = None if key is None else self.run_store.by_key(key, owner=owner)
         if run is not None:
             (run,) = with_ledger(self.step_store, [run])
+        runs = self.run_store.page(owner=owner, scope=self.scope, query=RunQuery(thread_id=thread_id)).runs
         return self.page(
             "thread",
             thread=stored,
@@ -42,7 +43,7 @@ class ThreadPage(ComposerView, AgentView):
             thread_url=self.addresses.thread(thread_id),
             name=self.titles([thread_id]).get(thread_id) or thread_id,
             can_compose=True,
-            **_conversation(stored.messages, run, self),
+            **_conversation(stored.messages, run, self, unknown=_unknown_calls(runs, self)),
         )
 
     def thread_of(self, nonce: UUID) -> str:
@@ -63,7 +64,7 @@ class RunPage(ComposerView, ContinueView):
             thread_url=self._thread_url(stored),
             name=stored.preview or stored.run_id,
             can_compose=stored.continuable,
-            **_conversation(messages, stored, self),
+            **_conversation(messages, stored, self, unknown=_unknown_calls([stored], self)),
         )
 
     def thread_of(self, nonce: UUID) -> str:
@@ -83,10 +84,12 @@ class RunPage(ComposerView, ContinueView):
         return self.addresses.thread(run.thread_id)
 
 
-def _conversation(messages: "Iterable[JsonObject]", run: StoredRun | None, view: ComposerView) -> dict[str, Any]:
+def _conversation(
+    messages: "Iterable[JsonObject]", run: StoredRun | None, view: ComposerView, *, unknown: Container[str]
+) -> dict[str, Any]:
     """Return what the pages of a thread and of a run show alike."""
     return {
-        "entries": transcript(messages),
+        "entries": transcript(messages, unknown=unknown),
         "run": run,
         "run_url": run and view.addresses.run(run.run_id),
         "fork_url": view.addresses.fork(run.run_id) if run and run.continuable else "",
@@ -95,3 +98,13 @@ def _conversation(messages: "Iterable[JsonObject]", run: StoredRun | None, view:
         "here": view.request._request.get_full_path(),
         "csrf": get_token(view.request._request),
     }
+
+
+def _unknown_calls(runs: Iterable[StoredRun], view: ComposerView) -> set[str]:
+    """Return the calls of runs of which nobody knows whether they have acted, by their ids in the events."""
+    found: set[str] = set()
+    for run in runs:
+        if unknown_effects(run):
+            unresolved = [effect for effect in effects_of(view.step_store, run) if effect.is_unresolved]
+            found.update(event_call_ids(view, run, [effect.tool_call_id for effect in unresolved]).values())
+    return found

@@ -1,6 +1,7 @@
 """A transcript as a page shows it before, or without, the modules that draw it from events."""
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,27 +14,33 @@ SPEAKERS = {
     "user": pgettext_lazy("who speaks", "You"),
     "assistant": pgettext_lazy("who speaks", "Agent"),
     "reasoning": pgettext_lazy("who speaks", "Reasoning"),
+    "activity": pgettext_lazy("who speaks", "Activity"),
     "tool": pgettext_lazy("who speaks", "Tool"),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A tool call with its arguments as they were written, and its result, None where there is none yet."""
+    """A tool call with its arguments as they were written, and its result, None where there is none yet.
+
+    `is_unknown` says that nobody knows whether it has acted.
+    """
 
     name: str
     arguments: str
+    is_unknown: bool
     result: str | None = None
     error: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A message of somebody who speaks, as text, with the tool calls in it."""
+    """A message of somebody who speaks, as text, with the tool calls in it; `kind` is that of an activity."""
 
     id: str
     role: str
     text: str
+    kind: str
     calls: Sequence[Call] = ()
 
     @property
@@ -41,8 +48,11 @@ class Entry:
         return str(SPEAKERS[self.role])
 
 
-def transcript(messages: Iterable["JsonObject"]) -> list[Entry]:
-    """Return the messages that somebody speaks; results stand with the calls that they answer."""
+def transcript(messages: Iterable["JsonObject"], *, unknown: Container[str] = ()) -> list[Entry]:
+    """Return the messages that somebody speaks; results stand with the calls that they answer.
+
+    `unknown` are the ids of the calls of which nobody knows whether they have acted.
+    """
     shown = [message for message in messages if message["role"] in SPEAKERS]
     results = {message["toolCallId"]: message for message in shown if message["role"] == "tool"}
     called = {call["id"] for message in shown for call in message.get("toolCalls") or ()}
@@ -51,17 +61,22 @@ def transcript(messages: Iterable["JsonObject"]) -> list[Entry]:
             id=message["id"],
             role=message["role"],
             text=_text(message.get("content")),
-            calls=[_call(call, results.get(call["id"], {})) for call in message.get("toolCalls") or ()],
+            kind=message.get("activityType", ""),
+            calls=[
+                _call(call, results.get(call["id"], {}), is_unknown=call["id"] in unknown)
+                for call in message.get("toolCalls") or ()
+            ],
         )
         for message in shown
         if message["role"] != "tool" or message["toolCallId"] not in called
     ]
 
 
-def _call(call: "JsonObject", result: "JsonObject") -> Call:
+def _call(call: "JsonObject", result: "JsonObject", *, is_unknown: bool) -> Call:
     return Call(
         name=call["function"]["name"],
         arguments=call["function"]["arguments"],
+        is_unknown=is_unknown,
         result=_text(result["content"]) if "content" in result else None,
         error=result.get("error"),
     )
@@ -70,4 +85,11 @@ def _call(call: "JsonObject", result: "JsonObject") -> Call:
 def _text(content: Any) -> str:
     if content is None or isinstance(content, str):
         return content or ""
-    return "\n".join(part["text"] if part.get("type") == "text" else f"[{part.get('type')}]" for part in content)
+    if isinstance(content, dict):
+        return json.dumps(content, indent=2, ensure_ascii=False)
+    return "\n".join(part.get("text", f"[{_kind(part)}]") for part in content)
+
+
+def _kind(part: "JsonObject") -> str:
+    """Return what kind of thing a part is that is no text."""
+    return str(part.get("source", {}).get("mimeType", part["type"]))

@@ -193,6 +193,15 @@ def test_another_step_store_shows_its_unresolved_calls_and_takes_no_verdict(clie
     assert error(resolve(client, "/foreign/runs/r1/effects/hurry-timeout/resolve/")) == (409, "verdicts_unavailable")
 
 
+def test_a_call_is_named_as_in_the_events_where_the_model_uses_an_id_again(client):
+    say(client, "hurry timeout")
+    message = {"id": "u2", "role": "user", "content": "hurry timeout"}
+    events(post(client, "/talk/resume/r1/", "r2", [message], thread_id="t"))
+    for run, shown in {"r1": "hurry-timeout", "r2": "hurry-timeout~2"}.items():
+        (row,) = client.get(f"/talk/runs/{run}/effects/").json()["effects"]
+        assert (row["tool_call_id"], row["event_tool_call_id"]) == ("hurry-timeout", shown)
+
+
 def test_the_command_lists_and_settles(client, unknown):
     key, out = ToolEffect.objects.get().pk, StringIO()
     call_command("settle_effect", stdout=out)

@@ -31,12 +31,24 @@ const EVENTS = [
   { type: "TOOL_CALL_RESULT", messageId: "m2", toolCallId: "c2", content: "walked", role: "tool" },
   { type: "TOOL_CALL_RESULT", messageId: "m1", toolCallId: "c1", content: "looked", role: "tool" },
   { type: "STATE_DELTA", delta: [{ op: "add", path: "/list/-", value: 2 }] },
+  { type: "ACTIVITY_SNAPSHOT", messageId: "p", activityType: "PLAN", content: { steps: [] } },
+  {
+    type: "ACTIVITY_DELTA",
+    messageId: "p",
+    activityType: "PLAN",
+    patch: [{ op: "add", path: "/steps/-", value: "a" }],
+  },
+  { type: "ACTIVITY_SNAPSHOT", messageId: "p", activityType: "PLAN", content: {}, replace: false },
+  { type: "ACTIVITY_SNAPSHOT", messageId: "q", activityType: "SEARCH", content: { for: "<b>" } },
+  { type: "ACTIVITY_SNAPSHOT", messageId: "p", activityType: "NOTE", content: { text: "b" } },
   { type: "TEXT_MESSAGE_START", messageId: "a2", role: "assistant" },
   { type: "TEXT_MESSAGE_CONTENT", messageId: "a2", delta: "done" },
   { type: "TEXT_MESSAGE_END", messageId: "a2" },
   { type: "MESSAGES_SNAPSHOT", messages: [user, { id: "a2", role: "assistant", content: "all done" }] },
   { type: "RUN_FINISHED", ...run, outcome: { type: "success" } },
 ];
+
+const KEPT = ["reasoning", "activity"];
 
 async function client(events) {
   const text = events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join("");
@@ -55,9 +67,9 @@ test("messages and state are those of the stock client after every event", async
   for (const [index, event] of EVENTS.entries()) {
     fold.apply(structuredClone(event));
     const { messages, state } = fold;
-    // Reasoning is no part of the snapshot at the end, and the client keeps what a snapshot says nothing of.
+    // The snapshot at the end holds no reasoning and no activity, and the client keeps what one says nothing of.
     const expected = await client(EVENTS.slice(0, index + 1));
-    if (index >= EVENTS.length - 2) expected.messages = expected.messages.filter(({ role }) => role !== "reasoning");
+    if (index >= EVENTS.length - 2) expected.messages = expected.messages.filter(({ role }) => !KEPT.includes(role));
     assert.deepEqual(JSON.parse(JSON.stringify({ messages, state })), JSON.parse(JSON.stringify(expected)), event.type);
   }
 });

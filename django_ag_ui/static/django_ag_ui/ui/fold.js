@@ -1,20 +1,20 @@
-/** What an AG-UI stream adds up to. Activities are left out. */
+/** What an AG-UI stream adds up to. */
 
 const ENDS = { interrupt: "interrupted", cancelled: "cancelled" };
 
 export class Fold {
   messages = [];
   state = {};
-  /** `{ id, status, error }` of the latest run; status is running, finished, interrupted, cancelled or failed. */
+  /** `{ id, status, error }` of the latest run. */
   run = null;
   /** What the latest run asks, as in its interrupt outcome. */
   interrupts = [];
-  #changed = new Set();
+  changed = new Set();
 
   /** Return the ids of the messages that have changed since the last call. */
   takeChanged() {
-    const changed = this.#changed;
-    this.#changed = new Set();
+    const { changed } = this;
+    this.changed = new Set();
     return changed;
   }
 
@@ -33,14 +33,14 @@ export class Fold {
   add(message) {
     if (this.find(message.id)) return;
     this.messages.push(message);
-    this.#changed.add(message.id);
+    this.changed.add(message.id);
   }
 
   /** Append text to a field of a message, or of a part of it. */
   write(message, holder, key, delta) {
     if (!holder) return;
-    holder[key] = (typeof holder[key] === "string" ? holder[key] : "") + delta;
-    this.#changed.add(message.id);
+    holder[key] = (holder[key] ?? "") + delta;
+    this.changed.add(message.id);
   }
 
   /** Return the message with a tool call, and the call. */
@@ -48,44 +48,11 @@ export class Fold {
     const message = this.messages.findLast(({ toolCalls }) => toolCalls?.some(({ id }) => id === callId));
     return { message, call: message?.toolCalls.find(({ id }) => id === callId) };
   }
+}
 
-  beginRun(event) {
-    this.run = { id: event.runId, status: "running" };
-    this.interrupts = [];
-    for (const message of event.input?.messages ?? []) this.add(message);
-  }
-
-  endRun(event, status) {
-    this.run = { ...this.run, status, error: event.type === "RUN_ERROR" ? event : undefined };
-    this.interrupts = event.outcome?.interrupts ?? [];
-  }
-
-  beginCall({ toolCallId, toolCallName, parentMessageId }) {
-    if (this.findCall(toolCallId).call) return;
-    const parent = parentMessageId && this.find(parentMessageId);
-    const id = parentMessageId && !parent ? parentMessageId : toolCallId;
-    if (parent?.role !== "assistant") this.add({ id, role: "assistant" });
-    const caller = parent?.role === "assistant" ? parent : this.find(id);
-    caller.toolCalls ??= [];
-    caller.toolCalls.push({ id: toolCallId, type: "function", function: { name: toolCallName, arguments: "" } });
-    this.#changed.add(caller.id);
-  }
-
-  /** Put a result behind its call and the results that stand there. */
-  addResult({ messageId, toolCallId, content }) {
-    this.messages = this.messages.filter(({ id }) => id !== messageId);
-    const { message } = this.findCall(toolCallId);
-    let index = message ? this.messages.indexOf(message) + 1 : this.messages.length;
-    while (this.messages[index]?.role === "tool") index += 1;
-    this.messages.splice(index, 0, { id: messageId, role: "tool", toolCallId, content });
-    this.#changed.add(messageId);
-    if (message) this.#changed.add(message.id);
-  }
-
-  replaceMessages(messages) {
-    this.messages = messages;
-    for (const { id } of messages) this.#changed.add(id);
-  }
+function endRun(fold, event, status) {
+  fold.run = { ...fold.run, status, error: event.type === "RUN_ERROR" ? event : undefined };
+  fold.interrupts = event.outcome?.interrupts ?? [];
 }
 
 function beginMessage(fold, { messageId, role = "assistant" }) {
@@ -98,24 +65,62 @@ function writeMessage(fold, { messageId, delta }) {
 }
 
 const APPLY = {
-  RUN_STARTED: (fold, event) => fold.beginRun(event),
-  RUN_FINISHED: (fold, event) => fold.endRun(event, ENDS[event.outcome?.type] ?? "finished"),
-  RUN_ERROR: (fold, event) => fold.endRun(event, "failed"),
+  RUN_STARTED(fold, { runId, input }) {
+    fold.run = { id: runId, status: "running" };
+    fold.interrupts = [];
+    for (const message of input?.messages ?? []) fold.add(message);
+  },
+  RUN_FINISHED: (fold, event) => endRun(fold, event, ENDS[event.outcome?.type] ?? "finished"),
+  RUN_ERROR: (fold, event) => endRun(fold, event, "failed"),
   TEXT_MESSAGE_START: beginMessage,
   TEXT_MESSAGE_CONTENT: writeMessage,
   REASONING_MESSAGE_START: beginMessage,
   REASONING_MESSAGE_CONTENT: writeMessage,
-  TOOL_CALL_START: (fold, event) => fold.beginCall(event),
-  TOOL_CALL_ARGS: (fold, { toolCallId, delta }) => {
+  TOOL_CALL_START(fold, { toolCallId, toolCallName, parentMessageId }) {
+    if (fold.findCall(toolCallId).call) return;
+    const parent = fold.find(parentMessageId);
+    const calls = parent?.role === "assistant";
+    const id = (!parent && parentMessageId) || toolCallId;
+    if (!calls) fold.add({ id, role: "assistant" });
+    const caller = calls ? parent : fold.find(id);
+    caller.toolCalls ??= [];
+    caller.toolCalls.push({ id: toolCallId, type: "function", function: { name: toolCallName, arguments: "" } });
+    fold.changed.add(caller.id);
+  },
+  TOOL_CALL_ARGS(fold, { toolCallId, delta }) {
     const { message, call } = fold.findCall(toolCallId);
     fold.write(message, call?.function, "arguments", delta);
   },
-  TOOL_CALL_RESULT: (fold, event) => fold.addResult(event),
-  MESSAGES_SNAPSHOT: (fold, { messages }) => fold.replaceMessages(messages),
-  STATE_SNAPSHOT: (fold, { snapshot }) => {
+  /** Put a result behind its call and the results that stand there. */
+  TOOL_CALL_RESULT(fold, { messageId, toolCallId, content }) {
+    fold.messages = fold.messages.filter(({ id }) => id !== messageId);
+    const { message } = fold.findCall(toolCallId);
+    let index = message ? fold.messages.indexOf(message) + 1 : fold.messages.length;
+    while (fold.messages[index]?.role === "tool") index += 1;
+    fold.messages.splice(index, 0, { id: messageId, role: "tool", toolCallId, content });
+    fold.changed.add(messageId);
+    if (message) fold.changed.add(message.id);
+  },
+  MESSAGES_SNAPSHOT(fold, { messages }) {
+    fold.messages = messages;
+    for (const { id } of messages) fold.changed.add(id);
+  },
+  ACTIVITY_SNAPSHOT(fold, { messageId: id, activityType, content, replace = true }) {
+    const place = fold.messages.indexOf(fold.find(id));
+    if (place >= 0 && !replace) return;
+    fold.messages.splice(place < 0 ? fold.messages.length : place, 1, { id, role: "activity", activityType, content });
+    fold.changed.add(id);
+  },
+  ACTIVITY_DELTA(fold, { messageId, activityType, patch }) {
+    const message = fold.find(messageId);
+    if (message?.role !== "activity") return;
+    Object.assign(message, { activityType, content: patched(message.content, patch) });
+    fold.changed.add(messageId);
+  },
+  STATE_SNAPSHOT(fold, { snapshot }) {
     fold.state = snapshot;
   },
-  STATE_DELTA: (fold, { delta }) => {
+  STATE_DELTA(fold, { delta }) {
     fold.state = patched(fold.state, delta);
   },
 };

@@ -1,7 +1,7 @@
 import { Markdown } from "./markdown.js";
 import { copy, text, write } from "./page.js";
 
-const SHOWN = ["user", "assistant", "reasoning"];
+const SHOWN = ["user", "assistant", "reasoning", "activity"];
 
 /** The messages of a conversation on the page. Each is drawn once and then kept up to date. */
 export class Transcript {
@@ -27,7 +27,7 @@ export class Transcript {
     let next = this.element.firstElementChild;
     for (const message of shown) {
       const view = this.#views.get(message.id) ?? new MessageView(message.role);
-      if (!this.#views.has(message.id) || changed.has(message.id)) view.draw(message);
+      if (changed.has(message.id)) view.draw(message);
       this.#views.set(message.id, view);
       view.drawCalls(message, { results, fold, unknown });
       if (this.#strange.has(message.id)) view.note.hidden = false;
@@ -54,7 +54,7 @@ class MessageView {
 
   constructor(role) {
     Object.assign(this, copy(role));
-    this.markdown = role === "user" ? null : new Markdown(this.text);
+    this.markdown = ["user", "activity"].includes(role) ? null : new Markdown(this.text);
   }
 
   draw(message) {
@@ -62,6 +62,7 @@ class MessageView {
     if (this.markdown) this.markdown.render(content);
     else this.text.textContent = content;
     this.text.hidden = !content;
+    if (this.kind) write(this.kind, message.activityType);
   }
 
   drawCalls({ toolCalls = [] }, drawing) {
@@ -88,7 +89,8 @@ function drawCall(card, { id, function: called }, { results, fold, unknown }) {
 
 /** Return the text of a message's content, with the names of what is no text. */
 function plain(content = "") {
-  if (!Array.isArray(content)) return content;
+  if (typeof content === "string") return content;
+  if (!Array.isArray(content)) return indented(JSON.stringify(content));
   return content.map((part) => part.text ?? `[${part.source?.mimeType ?? part.type}]`).join("\n");
 }
 
