@@ -6,7 +6,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.views import redirect_to_login
-from django.http import HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render, resolve_url
 from django.utils.http import url_has_allowed_host_and_scheme
 from rest_framework.request import Request
@@ -45,14 +45,17 @@ class PageView(AGUIView):
         return HttpResponseRedirect(url if is_ours else otherwise)
 
 
+def login_url(request: HttpRequest) -> str:
+    """Return the page on which a person logs in, and from which they come back to this one."""
+    return redirect_to_login(request.get_full_path(), resolve_url(settings.LOGIN_URL)).url
+
+
 def refused(exc: Exception, context: dict[str, Any]) -> HttpResponse:
     """Say on a page what the routes of the mount say in JSON."""
     answer, view = error_response(exc, context), context["view"]
     request = view.request._request
     is_known = getattr(request, "user", None) is not None and request.user.is_authenticated
-    login = ""
-    if answer.status_code in (401, 403) and not is_known:
-        login = redirect_to_login(request.get_full_path(), resolve_url(settings.LOGIN_URL)).url
+    login = login_url(request) if answer.status_code in (401, 403) and not is_known else ""
     response: HttpResponse = view.page("refused", error=answer.data["error"], login_url=login)
     response.status_code = answer.status_code
     for name in ("Retry-After", "WWW-Authenticate"):

@@ -13,7 +13,7 @@ from django.utils.translation import pgettext
 from rest_framework.request import Request
 
 from django_ag_ui.api.starting import AgentView
-from django_ag_ui.ui.pages import PageView
+from django_ag_ui.ui.pages import PageView, login_url
 from django_ag_ui.ui.posting import ComposerView
 from django_ag_ui.ui.rows import Asked, listing
 from django_ag_ui.ui.states import FILTERS
@@ -60,6 +60,7 @@ def picker_context(view: PageView | ComposerView) -> dict[str, Any]:
         "first_query": shown.asked.query(),
         "here": view.request._request.get_full_path(),
         "can_compose": view.owner is not None,
+        "login_url": login_url(view.request._request),
     }
 
 

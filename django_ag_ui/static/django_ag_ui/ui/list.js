@@ -26,14 +26,19 @@ class Picker extends HTMLElement {
   }
 
   async #refresh() {
-    if (document.hidden) return;
-    this.list.ariaBusy = "true";
-    const headers = { "If-None-Match": this.etag ?? "" };
-    const response = await fetch(this.dataset.rows + location.search, { headers }).catch(() => null);
-    this.list.ariaBusy = "false";
-    if (response?.status !== 304 && !response?.ok)
-      return this.news.replaceChildren(this.parts.failed, this.parts.retry);
-    if (this.parts.failed.isConnected) this.news.replaceChildren();
+    if (document.hidden || this.list.ariaBusy === "true") return;
+    this.list.ariaBusy = true;
+    const request = {
+      headers: { "If-None-Match": this.etag ?? "" },
+      signal: AbortSignal.timeout(6 * REFRESH_MILLISECONDS),
+    };
+    const response = await fetch(this.dataset.rows + location.search, request).catch(() => null);
+    this.list.ariaBusy = false;
+    const { ended, failed, retry } = this.parts;
+    // Some projects redirect who is logged out.
+    if (response?.redirected || [401, 403].includes(response?.status)) return this.news.replaceChildren(ended);
+    if (response?.status !== 304 && !response?.ok) return this.news.replaceChildren(failed, retry);
+    if (ended.isConnected || failed.isConnected) this.news.replaceChildren();
     this.etag = response.headers.get("ETag");
     if (response.ok) this.#draw(await response.text());
   }
