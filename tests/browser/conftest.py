@@ -36,10 +36,9 @@ def start(database: LiveDatabase, gates: Gatekeeper) -> Start:
     def start(**options: Any) -> contextlib.AbstractContextManager[Server]:
         return serve(
             "uvicorn",
-            settings_module="tests.browser.settings",
             application="tests.browser.asgi:application",
             env=database.env | gates.env,
-            **options,
+            **{"settings_module": "tests.browser.settings"} | options,
         )
 
     return start

@@ -44,6 +44,15 @@ def test_the_tag_shows_nothing_to_who_may_not_use_the_mount():
     assert rendered('ag_ui_picker "talk"', AnonymousUser()).all() == []
 
 
+# What names a side of the screen, and not of the text.
+PHYSICAL = re.compile(r"^\s*(?!-)[a-z-]*(?:left|right|top|bottom|width|(?<!line-)height)[a-z-]*:", re.MULTILINE)
+
+
+def test_the_style_sheet_names_no_side_of_the_screen():
+    css = Path(__file__).parents[2] / "django_ag_ui/static/django_ag_ui/ui/ui.css"
+    assert PHYSICAL.findall(css.read_text()) == []
+
+
 def test_pages_work_with_static_files_that_are_named_for_their_content(
     client: Client, settings: Settings, tmp_path: Path
 ):
