@@ -28,4 +28,4 @@ class Addresses:
 
     def fork(self, run_id: str) -> str:
         """Return the page of a run where the next message begins a new thread."""
-        return f"{self.run(run_id)}?{urlencode({'fork': run_id})}"
+        return f"{self.run(run_id)}?{urlencode({'fork': run_id})}#ag-ui-composer"

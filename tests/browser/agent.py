@@ -1,5 +1,8 @@
 """The agent behind the pages: it plays the script in the user's message, and some of its tools wait or ask."""
 
+from ag_ui.core import ActivityDeltaEvent, ActivitySnapshotEvent
+from pydantic_ai import ToolReturn
+
 from django_pydantic_agent import ToolRegistry
 from django_pydantic_agent.testing.models import ScriptedModel
 from tests.live.agent import play
@@ -20,3 +23,12 @@ def order(number: int) -> str:
     """Order something, if somebody approves."""
     count(f"order {number}")
     return f"ordered {number}"
+
+
+@registry.tool
+def plan(step: str) -> ToolReturn:
+    """Show a plan, and change it."""
+    snapshot = ActivitySnapshotEvent(message_id="plan", activity_type="PLAN", content={"steps": []})
+    patch = [{"op": "add", "path": "/steps/-", "value": step}]
+    delta = ActivityDeltaEvent(message_id="plan", activity_type="PLAN", patch=patch)
+    return ToolReturn("planned", metadata=[snapshot, delta])

@@ -9,6 +9,8 @@ from tests.servers import Server
 
 TEXT = ".ag-ui-message[data-role=assistant] .ag-ui-text"
 
+PROMPT = "textarea[name=message]"
+
 
 def url(server: Server, thread: str) -> str:
     return f"{server.url}/talk/ui/threads/{thread}/"
@@ -16,7 +18,7 @@ def url(server: Server, thread: str) -> str:
 
 def say(tab: Tab, *turns: Sequence[Step]) -> None:
     """Write a message that has the agent answer with these turns, and send it."""
-    tab("fill", "textarea[name=message]", script(*turns))
+    tab("fill", PROMPT, script(*turns))
     press(tab, "Send")
 
 

@@ -37,6 +37,40 @@ def test_C13_approved_in_one_tab_after_a_restart_the_question_closes_in_the_othe
         assert gates.count(f"order {number}") == 1
 
 
+def test_an_answer_that_is_slow_to_be_confirmed_is_given_once_and_the_question_stays_closed(
+    server, browser, visitor, gates
+):
+    thread, _ = begin(visitor, server, [order(551)], ["it is ordered"])
+    with browser.profile(visitor) as profile:
+        tab = profile.open(url(server, thread))
+        tab.see(CARD, "order")
+        tab("hold", "/talk/$")
+        tab("dblclick", f'{CARD} button:text-is("Approve")')
+        tab.see(TEXT, "it is ordered")
+        tab.miss(CARD)
+        tab("release")
+        tab.see("textarea[name=message]:focus")
+        assert len(tab("posts")) == 1
+        assert (tab.texts(CARD), tab.text(".ag-ui-alarm")) == ([], "")
+        assert gates.count("order 551") == 1
+
+
+def test_an_answer_that_could_not_be_given_can_be_given_again(server, browser, visitor, gates):
+    thread, _ = begin(visitor, server, [order(552)], ["it is ordered"])
+    with browser.profile(visitor) as profile:
+        tab = profile.open(url(server, thread))
+        tab.see(CARD, "order")
+        csrf = tab("evaluate", "document.getElementById('ag-ui-csrf').textContent")
+        tab("evaluate", "document.getElementById('ag-ui-csrf').textContent = '\"wrong\"'")
+        press(tab, "Approve")
+        tab.see(".ag-ui-alarm", "You may not do this")
+        tab("evaluate", f"document.getElementById('ag-ui-csrf').textContent = '{csrf}'")
+        press(tab, "Approve")
+        tab.see(TEXT, "it is ordered")
+        tab.miss(CARD)
+        assert gates.count("order 552") == 1
+
+
 def test_C13_arguments_that_were_edited_keep_their_digits_and_nonsense_is_not_sent(server, browser, visitor, gates):
     thread, _ = begin(visitor, server, [order(1)], ["it is ordered"])
     with browser.profile(visitor) as profile:

@@ -5,7 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.browser.conversation import TEXT, begin, press, say, url
+from tests.browser.conversation import PROMPT, TEXT, begin, press, say, url
 from tests.live.scripts import call, fail, gate, script, spell, think
 from tests.live.visitors import fresh
 from tests.sse import request
@@ -146,7 +146,7 @@ def test_killed_with_its_server_a_run_is_shown_as_ended_by_a_crash_and_goes_on_o
         with start(port=server.port):
             tab.see(".ag-ui-banner", "Resumed.")
             tab.see(".ag-ui-run-state", "Ended by a crash.")
-            tab.see(".ag-ui-tool .ag-ui-unknown", "Nobody knows")
+            tab.see(".ag-ui-tool .ag-ui-unknown:not([hidden])")
             assert visitor.ended(run).status == "orphaned"
             assert tab.texts(TEXT) == ["before"]
             press(tab, "Go on from where it was cut")
@@ -180,6 +180,9 @@ def test_a_run_of_another_conversation_is_never_opened_over_the_one_that_is_open
         tab.see(TEXT, "this conversation")
         say(tab, ["on top of that"])
         tab.see("dialog", "another conversation")
+        press(tab, "Close")
+        tab.see(f"{PROMPT}:focus")
+        press(tab, "Send")
         tab("click", 'dialog button:text-is("Fork into a new conversation")')
         tab.see(TEXT, "on top of that")
         forked = tab("url").rstrip("/").rpartition("/")[2]
@@ -255,6 +258,80 @@ def test_C40_markdown_is_rendered_as_it_grows_and_what_is_in_it_does_nothing(ser
         assert tab("title") != "hacked"
         for each in (tab, other):
             assert each("faults") == []
+
+
+READ = """[...document.querySelectorAll('.ag-ui-message')].map((message) => [
+    message.dataset.role,
+    message.querySelector('.ag-ui-speaker, summary').textContent,
+    ...[...message.querySelectorAll('.ag-ui-text, code, pre, strong:not([hidden])')].map((part) => part.textContent),
+].map((text) => text.replace(/\\s+/g, '')).filter(Boolean))"""
+
+
+def test_a_conversation_reads_without_javascript_as_with_it(server, browser, visitor, gates):
+    first, second, thread = fresh("first"), fresh("second"), fresh("thread")
+    gates.open(first)
+    calls = [call("hold", call_id="c1", gate=first), call("plan", call_id="c2", step="<b>one</b>")]
+    _, run = begin(visitor, server, [think("hm"), "I plan", *calls], ["planned"], thread=thread)
+    visitor.ended(run)
+    # The model uses an id again.
+    _, run = begin(visitor, server, [call("hold", call_id="c1", gate=second)], thread=thread)
+    gates.wait_reached(second)
+    visitor.cancel(server, run)
+    with browser.profile(visitor) as profile, browser.profile(visitor, javaScriptEnabled=False) as plain:
+        tab, other = profile.open(url(server, thread)), plain.open(url(server, thread))
+        tab.see(".ag-ui-tool .ag-ui-unknown:not([hidden])")
+        read = tab("evaluate", READ)
+        assert other("evaluate", READ) == read
+        marked = "Nobodyknowswhetherthishasacted."
+        assert [marked in message for message in read] == [False] * (len(read) - 1) + [True]
+        assert ["activity", "Activity:PLAN", '{"steps":["<b>one</b>"]}'] in read
+
+
+def test_a_message_is_sent_once_and_what_is_written_meanwhile_stays(server, browser, visitor):
+    thread, run = begin(visitor, server, ["a first answer"])
+    visitor.ended(run)
+    with browser.profile(visitor) as profile:
+        tab = profile.open(url(server, thread))
+        tab.see(TEXT, "a first answer")
+        tab("hold", "/talk/$")
+        tab("fill", PROMPT, script(["a second answer"]))
+        tab("press", PROMPT, "Control+Enter")
+        tab("press", PROMPT, "Control+Enter")
+        tab.see(TEXT, "a second answer")
+        tab("fill", PROMPT, "and then")
+        tab("release")
+        tab.see('button:text-is("Send"):enabled')
+        assert tab("inputValue", PROMPT) == "and then"
+        assert len(tab("posts")) == 1
+
+
+def test_what_is_learnt_late_of_runs_does_not_replace_what_is_known(server, browser, visitor, gates):
+    middle = fresh("middle")
+    thread, _ = begin(visitor, server, [spell("begun "), gate(middle), "ended"])
+    gates.wait_reached(middle)
+    with browser.profile(visitor) as profile:
+        tab = profile.open("about:blank")
+        tab("hold", "thread_id")
+        tab("goto", url(server, thread))
+        tab.see(TEXT, "begun")
+        assert len(tab("held")) == 1
+        gates.open(middle)
+        tab.see('button:text-is("Fork into a new conversation")')
+        tab("release")
+        assert tab("isVisible", 'button:text-is("Fork into a new conversation")')
+
+
+def test_the_focus_is_where_one_goes_on(server, browser, visitor, gates):
+    within = fresh("within")
+    thread, _ = begin(visitor, server, [call("hold", call_id="c1", gate=within)])
+    gates.wait_reached(within)
+    with browser.profile(visitor) as profile:
+        tab = profile.open(f"{url(server, thread)}#ag-ui-composer")
+        tab.see(f"{PROMPT}:focus")
+        tab("focus", "button.ag-ui-stop")
+        tab("press", "button.ag-ui-stop", "Enter")
+        tab.see(".ag-ui-run-state", "Cancelled.")
+        tab.see(f"{PROMPT}:focus")
 
 
 def test_the_raw_events_are_the_log_and_can_be_downloaded(server, browser, visitor):

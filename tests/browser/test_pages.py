@@ -15,6 +15,13 @@ pytestmark = [pytest.mark.browser, pytest.mark.sqlite, pytest.mark.serial]
 REFRESH = "document.dispatchEvent(new Event('visibilitychange'))"
 
 
+# What is shown beyond the edges of a narrow page.
+BEYOND = """[...document.querySelectorAll("body *")].filter((node) => {
+    const { left, right, width } = node.getBoundingClientRect();
+    return width && (left < 0 || right > 320) && !node.closest("pre, [hidden], .ag-ui-skip");
+}).map((node) => node.outerHTML.slice(0, 100))"""
+
+
 def row(thread):
     return f".ag-ui-row[data-id='{thread}']"
 
@@ -89,6 +96,51 @@ def test_a_list_that_cannot_be_refreshed_says_so_and_tries_again(server, browser
         profile.set_offline(False)
         tab("click", "text=Try again")
         tab.miss(".ag-ui-problem")
+
+
+@pytest.mark.parametrize("scripting", [True, False])
+def test_resume_on_the_list_leads_into_the_composer(server, browser, visitor, scripting):
+    thread, run = begin(visitor, server, ["an answer"])
+    visitor.ended(run)
+    with browser.profile(visitor, javaScriptEnabled=scripting) as profile:
+        tab = profile.open(f"{server.url}/talk/ui/")
+        tab("click", f"{row(thread)} [data-primary]")
+        tab.see("textarea[name=message]:focus")
+        tab("goBack")
+        tab("click", f"{row(thread)} summary")
+        tab("click", f"{row(thread)} a:text-is('Fork')")
+        tab.see("textarea[name=message]:focus")
+
+
+def test_a_list_whose_session_has_ended_says_so_and_leads_to_the_login(server, browser, visitor):
+    with browser.profile(visitor) as profile:
+        tab = profile.open(f"{server.url}/talk/ui/?q=a")
+        browser.call(profile.name, "clearCookies")
+        tab("evaluate", REFRESH)
+        tab.see(".ag-ui-news", "logged out")
+        assert tab("getAttribute", ".ag-ui-news a", "href") == "/accounts/login/?next=/talk/ui/%3Fq%3Da"
+
+
+def test_pages_in_a_language_from_right_to_left_are_mirrored_and_narrow(start, browser, visitor):
+    with start(settings_module="tests.browser.rtl_settings") as server:
+        thread, run = begin(visitor, server, ["תשובה: ", "# כותרת\n\n- פריט"])
+        asked, asking = begin(visitor, server, [call("order", call_id="c1", number=3)])
+        visitor.ended(run), visitor.ended(asking)
+        mount = f"{server.url}/talk/ui/"
+        pages = [mount, url(server, thread), url(server, asked), f"{url(server, thread)}rename/"]
+        with browser.profile(visitor, viewport={"width": 320, "height": 640}) as profile:
+            for page in pages:
+                tab = profile.open(page)
+                tab.see("h1")
+                if page == mount:
+                    tab("click", f"{row(thread)} summary")
+                if page in pages[1:3]:
+                    tab.see(".ag-ui-live .ag-ui-message[data-role=user]")
+                assert tab("evaluate", "getComputedStyle(document.body).direction") == "rtl"
+                assert tab("evaluate", BEYOND) == [], page
+                assert tab("evaluate", "document.documentElement.scrollWidth") <= 320, page
+                assert (tab("violations"), tab("faults")) == ([], []), page
+                tab("close")
 
 
 def test_the_list_is_used_by_keys_alone(server, browser, visitor):

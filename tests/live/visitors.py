@@ -144,6 +144,12 @@ class Visitor:
         with self.send(server, body, route=route) as response:
             return response.status, response.json()
 
+    def cancel(self, server: Server, run_id: str, *, mount: str = "talk/") -> None:
+        """Stop a run, and return once it has ended."""
+        url = f"{server.url}/{mount}runs/{encode_id(run_id)}/cancel/"
+        request("POST", url, headers=self.headers, timeout=WAIT_SECONDS).close()
+        self.ended(run_id)
+
     def row(self, run_id: str) -> Run:
         """Return the run as the database has it."""
         return Run.objects.for_owner(self.owner, "", run=run_id).get()

@@ -10,7 +10,7 @@ const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking
 
 const browser = await chromium.launch({ executablePath: process.argv[2], args: FLAGS });
 const objects = { browser };
-const kept = { faults: new WeakMap(), posts: new WeakMap() };
+const kept = { faults: new WeakMap(), posts: new WeakMap(), held: new WeakMap() };
 
 // What a page can be asked beside what playwright offers.
 const extras = {
@@ -26,6 +26,21 @@ const extras = {
   posts: (page) => kept.posts.get(page),
   block: (page, pattern) => page.route(new RegExp(pattern), (route) => route.abort()),
   unblock: (page) => page.unrouteAll(),
+  /** Hold back the answer to the next request of this kind until `release`. */
+  hold: (page, pattern) =>
+    page.route(
+      new RegExp(pattern),
+      (route) => {
+        kept.held.get(page).push(route.fetch().then((response) => () => route.fulfill({ response })));
+      },
+      { times: 1 },
+    ),
+  release: async (page) => {
+    for (const answer of await extras.held(page)) await answer();
+    await page.evaluate(() => new Promise((resolve) => setTimeout(resolve)));
+  },
+  /** Wait until the server has given the answers that are held back. */
+  held: (page) => Promise.all(kept.held.get(page)),
   download: async (page, selector) => {
     const [download] = await Promise.all([page.waitForEvent("download"), page.click(selector)]);
     const pieces = [];
@@ -37,6 +52,7 @@ const extras = {
 function watch(page) {
   kept.faults.set(page, []);
   kept.posts.set(page, []);
+  kept.held.set(page, []);
   page.setDefaultTimeout(TIMEOUT_MILLISECONDS);
   page.on("pageerror", (error) => kept.faults.get(page).push(String(error)));
   page.on("console", (message) => {

@@ -156,6 +156,20 @@ test("a thread is followed from run to run, and a quiet stream that ends between
   });
 });
 
+test("a thread whose quiet streams are ended again and again is not waited for longer each time", () => {
+  const quiet = sends(": quiet\n\n");
+  const next = frame("s:1", { type: "RUN_STARTED" });
+  return serve([sends(started, finished(2)), quiet, quiet, quiet, quiet, sends(next), refuses(404)], async (url) => {
+    const attempts = [];
+    const onStatus = ({ attempt = 0 }) => attempts.push(attempt);
+    const reading = async () => {
+      for await (const { run } of follow(url, { endless: true, onStatus })) if (run === "s") break;
+    };
+    await reading();
+    assert.deepEqual(attempts, Array(6).fill(0));
+  });
+});
+
 test("a silent line is given up, and a reader that leaves ends it", () =>
   serve([(response) => response.writeHead(200).write(started), sends(finished(2))], async (url) => {
     assert.deepEqual((await followed(url, { silenceSeconds: 0.1 })).seqs, [1, 2]);

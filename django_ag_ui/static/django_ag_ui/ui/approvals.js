@@ -57,9 +57,9 @@ class ApprovalCard {
     const isExpired = Date.parse(interrupt.expiresAt) < Date.now();
     for (const part of [this.edit, this.why, this.approve, this.deny]) part.hidden = isExpired;
     this.dismiss.hidden = !isExpired;
-    this.approve.addEventListener("click", () => this.#approve());
-    this.deny.addEventListener("click", () => this.#deny());
-    this.dismiss.addEventListener("click", () => this.#answer({ status: "cancelled" }));
+    this.approve.onclick = () => this.#approve();
+    this.deny.onclick = () => this.#deny();
+    this.dismiss.onclick = () => this.#answer({ status: "cancelled" });
   }
 
   settle(entry) {
@@ -87,7 +87,8 @@ class ApprovalCard {
 
 function isObject(json) {
   try {
-    return Object.prototype.toString.call(JSON.parse(json)) === "[object Object]";
+    JSON.parse(json);
+    return /^\s*\{/.test(json);
   } catch {
     return false;
   }

@@ -15,7 +15,6 @@ class Conversation extends HTMLElement {
   #leaving = new AbortController();
   #runs = [];
   #unknown = new Set();
-  #events = [];
   #lastSeq = 0;
   #missed = 0;
   #otherRun;
@@ -29,28 +28,30 @@ class Conversation extends HTMLElement {
     stop: () => this.#stop(),
     continue: () => this.#post({ kind: "turn" }),
     download: () => this.#download(),
-    dismiss: () => this.parts.dialog.close(),
     openThere: () => this.#openThere(),
     forkThat: () => this.#post({ kind: "fork", run: this.#otherRun }, this.parts.prompt.value),
   };
 
   connectedCallback() {
-    this.parts = copy("conversation");
-    this.transcript = new Transcript(this.parts.transcript);
-    this.approvals = new Approvals(this.parts.approvals, (resume, edits) =>
-      this.#post({ kind: "turn", resume, edits }),
-    );
-    this.replaceChildren(this.parts.root);
-    this.addEventListener("click", ({ target }) => this.#actions[target.closest("[data-action]")?.dataset.action]?.());
-    this.parts.composer.addEventListener("submit", (event) => {
+    const parts = copy("conversation");
+    const { signal } = this.#leaving;
+    this.parts = parts;
+    this.transcript = new Transcript(parts.transcript);
+    this.approvals = new Approvals(parts.approvals, (resume, edits) => this.#post({ kind: "turn", resume, edits }));
+    this.replaceChildren(parts.root);
+    this.onclick = ({ target }) => this.#actions[target.closest("[data-action]")?.dataset.action]?.();
+    parts.composer.onsubmit = (event) => {
       event.preventDefault();
-      this.#post(this.#target, this.parts.prompt.value);
-    });
-    this.parts.prompt.addEventListener("keydown", ({ key, ctrlKey, metaKey }) => {
-      if (key === "Enter" && (ctrlKey || metaKey)) this.parts.composer.requestSubmit();
-    });
-    addEventListener("scroll", () => this.#drawLatest(), { signal: this.#leaving.signal });
-    addEventListener("popstate", () => this.#draw(), { signal: this.#leaving.signal });
+      // The keyboard sends a form whose button is disabled.
+      if (!parts.send.disabled) this.#post(this.#target, parts.prompt.value);
+    };
+    parts.prompt.onkeydown = ({ key, ctrlKey, metaKey }) => {
+      if (key === "Enter" && (ctrlKey || metaKey)) parts.composer.requestSubmit();
+    };
+    parts.dialog.onclose = () => parts.prompt.focus();
+    addEventListener("scroll", () => this.#drawLatest(), { signal });
+    addEventListener("popstate", () => this.#draw(), { signal });
+    if (location.hash === `#${parts.prompt.id}`) parts.prompt.focus();
     this.#draw();
     this.#watch();
   }
@@ -67,7 +68,7 @@ class Conversation extends HTMLElement {
   get #target() {
     const asked = new URLSearchParams(location.search);
     const kind = ["resume", "fork"].find((name) => asked.has(name));
-    if (kind) return { kind, run: asked.get(kind) };
+    if (kind) return { kind, run: asked.get(kind), isAsked: true };
     return this.#isRun ? { kind: "resume", run: this.dataset.run } : { kind: "turn" };
   }
 
@@ -97,9 +98,8 @@ class Conversation extends HTMLElement {
 
   async #watch() {
     const { run, thread } = this.dataset;
-    const url = this.#isRun
-      ? `${this.#url("runs", encodeId(run), "events")}?protocol=1.0&from=snapshot`
-      : `${this.#url("threads", encodeId(thread), "events")}?protocol=1.0`;
+    const [kind, id] = this.#isRun ? ["runs", run] : ["threads", thread];
+    const url = `${this.#url(kind, encodeId(id), "events")}?protocol=1.0&from=snapshot`;
     const onStatus = (status) => this.#tellStatus(status);
     try {
       for await (const frame of follow(url, { endless: !this.#isRun, signal: this.#leaving.signal, onStatus })) {
@@ -111,8 +111,10 @@ class Conversation extends HTMLElement {
   }
 
   #take({ event, raw, seq }) {
-    this.#events.push(raw);
-    if (this.#events.length > EVENTS_KEPT) this.#events.shift();
+    const { events } = this.parts;
+    events.append(document.createElement("li"));
+    events.lastChild.append(raw);
+    if (events.childElementCount > EVENTS_KEPT) events.firstElementChild.remove();
     if (seq) this.#lastSeq = seq;
     const begins = event.type === "RUN_STARTED";
     if (begins && this.#fold.run) this.#missed += this.transcript.bring(event.input?.messages ?? []);
@@ -156,17 +158,10 @@ class Conversation extends HTMLElement {
   #drawView() {
     const { parts } = this;
     const isRaw = new URLSearchParams(location.search).get("view") === "events";
-    parts.transcriptTab.ariaPressed = String(!isRaw);
-    parts.eventsTab.ariaPressed = String(isRaw);
+    parts.transcriptTab.ariaPressed = !isRaw;
+    parts.eventsTab.ariaPressed = isRaw;
     parts.transcript.hidden = isRaw;
     parts.raw.hidden = !isRaw;
-    if (!isRaw) return;
-    for (const raw of this.#events.splice(0)) {
-      const item = document.createElement("li");
-      item.append(raw);
-      parts.events.append(item);
-    }
-    while (parts.events.childElementCount > EVENTS_KEPT) parts.events.firstElementChild.remove();
   }
 
   #drawState() {
@@ -181,11 +176,11 @@ class Conversation extends HTMLElement {
 
   #drawComposer() {
     const { parts } = this;
-    const { kind } = this.#target;
+    const { kind, isAsked } = this.#target;
     const row = this.#runs.find(({ run_id }) => run_id === this.#fold.run?.id);
     parts.target.hidden = kind === "turn";
-    parts.aim.textContent = kind === "turn" ? "" : text(`aim_${kind}`);
-    parts.back.hidden = !/[?&](resume|fork)=/.test(location.search);
+    if (kind !== "turn") parts.aim.textContent = text(`aim_${kind}`);
+    parts.back.hidden = !isAsked;
     parts.fork.hidden = kind === "fork" || !row?.links.fork;
   }
 
@@ -193,13 +188,17 @@ class Conversation extends HTMLElement {
   async #lookAtRuns() {
     const { run, thread } = this.dataset;
     const rest = this.#isRun ? `${encodeId(run)}/` : `?${new URLSearchParams({ thread_id: thread })}`;
+    const look = Symbol();
+    this.look = look;
     const found = await this.#get(this.#url("runs") + rest);
-    if (!found) return;
-    this.#runs = found.runs ?? [found];
-    const doubtful = this.#runs.filter((row) => row.unresolved_effects);
-    const ledgers = await Promise.all(doubtful.map(({ links }) => this.#get(`${links.self}effects/`)));
+    const runs = found?.runs ?? [found];
+    const doubtful = runs.filter((row) => row?.finished_at && row.links.effects);
+    const ledgers = await Promise.all(doubtful.map(({ links }) => this.#get(links.effects)));
+    // A later look knows more.
+    if (!found || look !== this.look) return;
+    this.#runs = runs;
     const unknown = ledgers.flatMap((ledger) => ledger?.effects ?? []).filter(({ unresolved }) => unresolved);
-    this.#unknown = new Set(unknown.map(({ tool_call_id }) => tool_call_id));
+    this.#unknown = new Set(unknown.map((effect) => effect.event_tool_call_id));
     this.#draw();
   }
 
@@ -219,6 +218,7 @@ class Conversation extends HTMLElement {
       this.#alarm(error);
     } finally {
       this.parts.stop.disabled = false;
+      this.#keepFocus();
     }
   }
 
@@ -236,8 +236,10 @@ class Conversation extends HTMLElement {
     try {
       const body = runInput({ threadId, runId: newId(), messages, resume }, edits);
       const taken = await start(url, body, { headers: this.#headers, signal: this.#leaving.signal });
-      if (prompt) parts.prompt.value = "";
-      this.#arrive(kind, taken, threadId);
+      if (parts.prompt.value === prompt) parts.prompt.value = "";
+      if (this.#isRun) location.assign(this.#url("ui", "runs", encodeId(taken)));
+      else if (kind === "fork") location.assign(this.#page(threadId));
+      else if (kind === "resume") this.#go({ resume: null });
     } catch (error) {
       this.approvals.reopen();
       this.#otherRun = error.body?.run_id;
@@ -245,18 +247,13 @@ class Conversation extends HTMLElement {
       else this.#alarm(error);
     } finally {
       parts.send.disabled = false;
+      this.#keepFocus();
     }
   }
 
-  /** Go where a run that was taken is shown. */
-  #arrive(kind, run, thread) {
-    if (this.#isRun) {
-      location.assign(this.#url("ui", "runs", encodeId(run)));
-    } else if (kind === "fork") {
-      location.assign(this.#page(thread));
-    } else if (kind === "resume") {
-      this.#go({ resume: null });
-    }
+  /** Put the focus that a disabled button has lost where one goes on. */
+  #keepFocus() {
+    if (document.activeElement === document.body) this.parts.prompt.focus({ preventScroll: true });
   }
 
   async #openThere() {

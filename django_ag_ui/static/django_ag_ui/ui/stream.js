@@ -35,12 +35,13 @@ export class Failure extends Error {
 
   /** Return the failure that a response other than 2xx tells of. */
   static async of(response) {
+    const { status, headers } = response;
     const body = await response.json().catch(() => ({}));
-    return new Failure(KINDS[response.status] ?? (response.status >= 500 ? "unavailable" : "refused"), {
+    return new Failure(KINDS[status] ?? (status >= 500 ? "unavailable" : "refused"), {
       detail: body.error,
       code: body.code,
-      status: response.status,
-      retryAfter: Number(response.headers.get("Retry-After")) || 0,
+      status,
+      retryAfter: Number(headers.get("Retry-After")) || 0,
       body,
     });
   }
@@ -107,7 +108,7 @@ export async function* readEvents(body, onBytes = () => {}) {
 /**
  * Yield `{ run, seq, raw, event }` of a run, or with `endless` of all runs of a thread, and come back by cursor when the
  * stream ends before its time. A preamble has no seq. Throws a Failure where coming back is of no use. `onStatus` is told
- * `{ phase, attempt, failure }`: open, dropped, reconnecting, resumed.
+ * `{ phase, attempt, failure }`.
  */
 export async function* follow(
   url,
@@ -119,7 +120,7 @@ export async function* follow(
   let ended = false;
   let missed = false;
   for (;;) {
-    const line = new Line(signal, silenceSeconds);
+    const line = openLine(signal, silenceSeconds);
     let failure;
     try {
       const response = await fetch(url, {
@@ -154,6 +155,7 @@ export async function* follow(
         yield { run, seq, ...frame };
         if (ended && !endless) return;
       }
+      if (ended) attempt = 0;
     } catch (error) {
       if (signal?.aborted) return;
       if (error instanceof Failure) {
@@ -177,10 +179,7 @@ export async function* follow(
   }
 }
 
-/**
- * Post a RunAgentInput (text), again if the answer is lost, and return the id of the run that the server has taken. That
- * goes on without this connection. Throws a Failure.
- */
+/** Post a RunAgentInput (text), again if the answer is lost; return the id of the run taken. Throws a Failure. */
 export async function start(url, body, { headers, signal } = {}) {
   for (let attempt = 1; ; attempt += 1) {
     let kind = "unreachable";
@@ -231,34 +230,27 @@ function pauseSeconds(attempt) {
 /** Wait, but no longer than until the network is there again. */
 function pause(seconds, signal) {
   return new Promise((resolve) => {
-    const timer = setTimeout(resolve, seconds * 1000);
-    const wake = () => {
-      clearTimeout(timer);
-      resolve();
-    };
-    globalThis.addEventListener?.("online", wake, { once: true });
-    signal?.addEventListener("abort", wake, { once: true });
+    setTimeout(resolve, seconds * 1000);
+    globalThis.addEventListener?.("online", resolve, { once: true });
+    signal?.addEventListener("abort", resolve, { once: true });
   });
 }
 
 /** Give up a connection when its reader leaves, the network goes, or nothing comes for too long. */
-class Line {
-  #controller = new AbortController();
-  #cut = () => this.#controller.abort();
-  #timer;
-
-  constructor(signal, silenceSeconds) {
-    this.signal = AbortSignal.any([this.#controller.signal, ...(signal ? [signal] : [])]);
-    this.alive = () => {
-      clearTimeout(this.#timer);
-      this.#timer = setTimeout(this.#cut, silenceSeconds * 1000);
-    };
-    globalThis.addEventListener?.("offline", this.#cut);
-    this.alive();
-  }
-
-  close() {
-    clearTimeout(this.#timer);
-    globalThis.removeEventListener?.("offline", this.#cut);
-  }
+function openLine(leaving, silenceSeconds) {
+  const controller = new AbortController();
+  const cut = () => controller.abort();
+  const signal = AbortSignal.any([controller.signal, leaving].filter(Boolean));
+  let timer;
+  const alive = () => {
+    clearTimeout(timer);
+    timer = setTimeout(cut, silenceSeconds * 1000);
+  };
+  const close = () => {
+    clearTimeout(timer);
+    globalThis.removeEventListener?.("offline", cut);
+  };
+  globalThis.addEventListener?.("offline", cut);
+  alive();
+  return { signal, alive, close };
 }
