@@ -90,6 +90,7 @@ DATABASES = {
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
+LANGUAGE_CODE = os.environ.get("EXAMPLE_LANGUAGE", "en-us")
 USE_TZ = True
 STATIC_URL = "static/"
 LOGIN_URL = "login"

@@ -1,5 +1,7 @@
 """What forms change: the title of a thread, its place in the archive, whether it or a run goes on."""
 
+from contextlib import suppress
+
 from django.http import HttpResponse, HttpResponseRedirect
 from rest_framework.request import Request
 
@@ -8,7 +10,8 @@ from django_ag_ui.api.paths import decode_id
 from django_ag_ui.api.runs import CancelView
 from django_ag_ui.api.threads import ThreadView
 from django_ag_ui.ui.pages import PageView
-from django_pydantic_agent.exceptions import InvalidInput
+from django_pydantic_agent.exceptions import InvalidInput, ThreadNotFound
+from django_pydantic_agent.threads.titles import TITLE_CHARACTERS
 
 
 class RenamePage(PageView):
@@ -17,7 +20,7 @@ class RenamePage(PageView):
     http_method_names = ("get", "head", "post")
 
     def get(self, request: Request, *, thread: str, **kwargs: str) -> HttpResponse:
-        return self.page("rename", **_thread(self, thread))
+        return self.page("rename", **_thread(self, thread), title_characters=TITLE_CHARACTERS)
 
     def post(self, request: Request, *, thread: str, **kwargs: str) -> HttpResponseRedirect:
         conversation, owner = self.place
@@ -37,7 +40,9 @@ class DeletePage(PageView, ThreadView):
         return self.page("delete", **_thread(self, thread))
 
     def post(self, request: Request, *, thread: str, **kwargs: str) -> HttpResponseRedirect:
-        self.delete(request, thread=thread)
+        # Who presses the button twice has deleted it once.
+        with suppress(UnknownThread, ThreadNotFound):
+            self.delete(request, thread=thread)
         return HttpResponseRedirect(self.addresses.picker)
 
 

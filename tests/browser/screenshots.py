@@ -19,9 +19,11 @@ RECOVERY_MILLISECONDS = 60_000
 
 
 @contextmanager
-def example(directory: Path, port: int) -> Iterator[Server]:
+def example(directory: Path, port: int, *, language: str = "en-us") -> Iterator[Server]:
     """Serve the example, whose slow tool takes longer than anybody waits."""
-    env = os.environ | {"EXAMPLE_DATABASE": str(directory / "example.sqlite3"), "EXAMPLE_SLOW_SECONDS": "600"}
+    database = str(directory / "example.sqlite3")
+    env = {"EXAMPLE_DATABASE": database, "EXAMPLE_SLOW_SECONDS": "600", "EXAMPLE_LANGUAGE": language}
+    env = os.environ | env
     for command in ("migrate", "demo_user"):
         subprocess.run([sys.executable, "manage.py", command], cwd=ROOT, env=env, check=True, capture_output=True)
     arguments = ["manage.py", "runserver", "--noreload", f"{HOST}:{port}"]
@@ -113,6 +115,22 @@ def pages_of_a_list(profile: Profile, mount: str) -> None:
     profile.set_offline(False)
 
 
+def from_right_to_left(profile: Profile, mount: str) -> None:
+    tab = profile.open(f"{mount}ui/")
+    take(tab, "list-rtl")
+    tab("click", ".ag-ui-name:has-text('Look up the oak')")
+    tab.see(".ag-ui-run-state")
+    take(tab, "conversation-rtl")
+
+
+def after_the_logout(browser: Browser, profile: Profile, mount: str) -> None:
+    tab = profile.open(f"{mount}ui/")
+    browser.call(profile.name, "clearCookies")
+    tab("evaluate", REFRESH)
+    tab.see(".ag-ui-problem")
+    take(tab, "list-logged-out")
+
+
 def main() -> None:
     PICTURES.mkdir(exist_ok=True)
     port = free_port()
@@ -125,6 +143,9 @@ def main() -> None:
             before_the_crash(profile, f"{base}/agent/")
         with example(Path(directory), port):
             after_the_crash(profile, f"{base}/agent/", f"{base}/forester/")
+        with example(Path(directory), port, language="he"):
+            from_right_to_left(profile, f"{base}/agent/")
+            after_the_logout(browser, profile, f"{base}/agent/")
 
 
 if __name__ == "__main__":

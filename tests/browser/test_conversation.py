@@ -365,6 +365,22 @@ def test_C42_each_way_a_post_can_fail_is_told_and_the_message_stays_to_be_sent_a
         with request("DELETE", f"{server.url}/talk/threads/{thread}/", headers=visitor.headers) as response:
             assert response.status == 204
         tab.see(".ag-ui-alarm", "It is not there")
+        tab("reload")
+        tab.miss(".ag-ui-live")
+
+
+def test_a_conversation_that_was_deleted_elsewhere_is_begun_anew_by_who_goes_on(server, browser, visitor):
+    thread, run = begin(visitor, server, ["a first answer"])
+    visitor.ended(run)
+    with browser.profile(visitor) as profile:
+        tab = profile.open(url(server, thread))
+        tab.see(TEXT, "a first answer")
+        with request("DELETE", f"{server.url}/talk/threads/{thread}/", headers=visitor.headers) as response:
+            assert response.status == 204
+        tab.see(".ag-ui-alarm", "It is not there")
+        say(tab, ["a new answer"])
+        tab.see(TEXT, "a new answer")
+        assert tab.texts(TEXT) == ["a new answer"]
 
 
 def test_who_has_scrolled_back_stays_there_until_asked_to_jump_to_the_latest(server, browser, visitor, gates):

@@ -176,6 +176,52 @@ def test_a_page_of_50_out_of_10_000_takes_at_most_5_queries(
         assert facts(rows[1])[-1] == "branch of a question"
 
 
+def test_buttons_that_are_pressed_twice_act_once(client: Client):
+    Tab(client, thread_id="kept").say("kept")
+    Tab(client).say("gone")
+    for _ in range(2):
+        assert client.post("/talk/ui/threads/kept/archive/", {"archived": "1"})["Location"] == "/talk/ui/"
+        assert client.post("/talk/ui/threads/t1/delete/")["Location"] == "/talk/ui/"
+    assert Thread.objects.get().is_archived
+
+
+@pytest.mark.parametrize(
+    "query", ["status=bogus", "cursor=x", f"cursor={'A' * 5000}", "cursor=%00", "archived=maybe", f"q={'a' * 1001}"]
+)
+@pytest.mark.parametrize("mount", ["talk", "agent"])
+def test_a_query_that_asks_for_nothing_there_is_gets_a_page_that_says_so(client: Client, mount: str, query: str):
+    visitor = Visitor(client, f"/{mount}/ui/?{query}", status=400)
+    visitor.go(visitor.page.link("Back to the list"))
+    assert client.get(f"/{mount}/ui/rows/?{query}").status_code == 400
+
+
+@pytest.mark.parametrize("query", ["q=%00", "q=%25", "q=_", "q=%27%22%5C", "q=%ff", "q=%E2%80%AE", "unknown=1"])
+def test_no_text_to_search_for_does_harm(client: Client, query: str):
+    Visitor(client, f"/talk/ui/?{query}")
+
+
+@pytest.mark.parametrize("thread", ["a/b", "..", "~x", "日本 語", "x" * 1000, "a?b#c", "%2e%2e", "%", "\u202egnp", "a\\b"])
+def test_the_pages_of_any_thread_are_reached_from_the_list(client: Client, stranger: Client, thread: str):
+    Tab(client, thread_id=thread).say("hello")
+    visitor = Visitor(client, "/talk/ui/")
+    for link in visitor.rows[0].all("a"):
+        visitor.go(link["href"])
+        assert stranger.get(link["href"]).status_code == 404
+    visitor.go("/talk/ui/")
+    visitor.go(visitor.rows[0].link("Rename")).send("Rename", title="\u202e<b>")
+    assert visitor.page.one("h1").text == "\u202e<b>"
+
+
+def test_a_title_is_no_longer_than_a_title_can_be(client: Client):
+    Tab(client).say("hello")
+    visitor = Visitor(client, "/talk/ui/threads/t1/rename/")
+    longest = int(visitor.page.one("input", name="title")["maxlength"])
+    visitor.send("Rename", title="x" * longest)
+    assert visitor.page.one("h1").text == "x" * longest
+    visitor.go("/talk/ui/threads/t1/rename/").send("Rename", title="x" * (longest + 1), status=400)
+    assert visitor.page.one("p", role="alert").text
+
+
 def test_somebody_elses_pages_are_like_those_that_do_not_exist(client: Client, stranger: Client):
     Tab(client).say("secret")
     run = Run.objects.get().run_id
@@ -184,7 +230,9 @@ def test_somebody_elses_pages_are_like_those_that_do_not_exist(client: Client, s
             answers = [stranger.get(f"/talk/ui/{path}{more}") for path in (foreign, unknown)]
             assert {answer.status_code for answer in answers} == {404}
             assert answers[0].content == answers[1].content
-    assert stranger.post("/talk/ui/threads/t1/delete/").status_code == 404
+    answers = [stranger.post(f"/talk/ui/threads/{thread}/delete/") for thread in ("t1", "t2")]
+    assert [(answer.status_code, answer["Location"]) for answer in answers] == [(302, "/talk/ui/")] * 2
+    assert Thread.objects.get().thread_id == "t1"
     assert Visitor(stranger, "/talk/ui/").rows == []
 
 

@@ -42,7 +42,7 @@ class Conversation extends HTMLElement {
     this.onclick = ({ target }) => this.#actions[target.closest("[data-action]")?.dataset.action]?.();
     parts.composer.onsubmit = (event) => {
       event.preventDefault();
-      // The keyboard sends a form whose button is disabled.
+      // Ctrl+Enter asks no button.
       if (!parts.send.disabled) this.#post(this.#target, parts.prompt.value);
     };
     parts.prompt.onkeydown = ({ key, ctrlKey, metaKey }) => {
@@ -101,6 +101,7 @@ class Conversation extends HTMLElement {
     const [kind, id] = this.#isRun ? ["runs", run] : ["threads", thread];
     const url = `${this.#url(kind, encodeId(id), "events")}?protocol=1.0&from=snapshot`;
     const onStatus = (status) => this.#tellStatus(status);
+    this.watching = true;
     try {
       for await (const frame of follow(url, { endless: !this.#isRun, signal: this.#leaving.signal, onStatus })) {
         this.#take(frame);
@@ -108,6 +109,7 @@ class Conversation extends HTMLElement {
     } catch (error) {
       this.#alarm(error);
     }
+    this.watching = false;
   }
 
   #take({ event, raw, seq }) {
@@ -240,6 +242,7 @@ class Conversation extends HTMLElement {
       if (this.#isRun) location.assign(this.#url("ui", "runs", encodeId(taken)));
       else if (kind === "fork") location.assign(this.#page(threadId));
       else if (kind === "resume") this.#go({ resume: null });
+      if (!this.#isRun && !this.watching) this.#watch();
     } catch (error) {
       this.approvals.reopen();
       this.#otherRun = error.body?.run_id;
@@ -251,7 +254,7 @@ class Conversation extends HTMLElement {
     }
   }
 
-  /** Put the focus that a disabled button has lost where one goes on. */
+  /** Put a lost focus where one goes on. */
   #keepFocus() {
     if (document.activeElement === document.body) this.parts.prompt.focus({ preventScroll: true });
   }

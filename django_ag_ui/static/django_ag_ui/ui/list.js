@@ -35,7 +35,6 @@ class Picker extends HTMLElement {
     const response = await fetch(this.dataset.rows + location.search, request).catch(() => null);
     this.list.ariaBusy = false;
     const { ended, failed, retry } = this.parts;
-    // Some projects redirect who is logged out.
     if (response?.redirected || [401, 403].includes(response?.status)) return this.news.replaceChildren(ended);
     if (response?.status !== 304 && !response?.ok) return this.news.replaceChildren(failed, retry);
     if (ended.isConnected || failed.isConnected) this.news.replaceChildren();
