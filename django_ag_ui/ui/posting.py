@@ -17,6 +17,11 @@ from django_pydantic_agent.stores.base import StoredRun
 if TYPE_CHECKING:
     from ag_ui.core import RunAgentInput
 
+    from django_pydantic_agent.log.frames import JsonObject
+
+ANSWER = "answer "
+"""What the name of a field with an answer begins with; the id of the interrupt comes behind it."""
+
 
 class ComposerView(PageView, StartView):
     """A page whose form starts a run; the answer leads to where the run is shown.
@@ -45,18 +50,32 @@ class ComposerView(PageView, StartView):
         if self.owner is None:
             raise NotAuthenticated
         message = self.form.get("message", "").replace("\r\n", "\n")
-        if not message.strip():
+        answers = self._answers()
+        if not message.strip() and not answers:
             raise InvalidInput("the message must not be empty")
         try:
             nonce = UUID(self.form.get("nonce", ""))
         except ValueError:
             raise InvalidInput("nonce must be the one that the page came with") from None
         said = {"id": str(uuid5(nonce, f"message {message}")), "role": "user", "content": message}
-        run_id = str(uuid5(nonce, f"run {message}"))
-        body = json.dumps({"threadId": self.thread_of(nonce), "runId": run_id, "messages": [said]}).encode()
+        asked = {"resume": answers} if answers else {"messages": [said]}
+        run_id = str(uuid5(nonce, f"run {json.dumps(answers) if answers else message}"))
+        body = json.dumps({"threadId": self.thread_of(nonce), "runId": run_id, "messages": []} | asked).encode()
         if len(body) > self.server.config.max_body_bytes:
             raise BodyTooLarge
         return body, parse_input(body)
+
+    def _answers(self) -> "list[JsonObject]":
+        """Return the `resume` entries that a form with answers to interrupts stands for."""
+        return [
+            {
+                "interruptId": name.removeprefix(ANSWER),
+                "status": "resolved",
+                "payload": {"approved": answer == "approve"},
+            }
+            for name, answer in sorted(self.form.items())
+            if name.startswith(ANSWER)
+        ]
 
     def attach(self, run: StoredRun) -> HttpResponseRedirect:
         return self.stream(run)

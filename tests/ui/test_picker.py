@@ -97,6 +97,35 @@ def test_a_run_is_stopped_and_what_it_said_is_kept(live: None, client: Client):
     b"".join(begun)
 
 
+@pytest.mark.parametrize("answer", ["approve", "deny"])
+def test_what_a_run_asks_is_answered_on_the_page_once(client: Client, answer: str):
+    Tab(client).say("erase all")
+    visitor = Visitor(client, "/talk/ui/")
+    visitor.go(visitor.rows[0].all("a", data_primary="")[0]["href"])
+    form = visitor.page.one("form", class_="ag-ui-asked")
+    assert form.one("legend").text == 'Approve erase({"name": "all"})?'
+    fields = {node["name"]: node["value"] for node in form.all("input", type="hidden")}
+    fields |= {form.all("input", type="radio")[0]["name"]: answer}
+    first = client.post(visitor.url, fields)
+    assert client.post(visitor.url, fields)["Location"] == first["Location"] == "/talk/ui/threads/t1/"
+    assert Run.objects.count() == 2
+    visitor.go("/talk/ui/threads/t1/")
+    assert visitor.said == ["erase all", "erased"]
+    result = visitor.page.one("details", class_="ag-ui-tool").all("pre")[-1].text
+    assert (result == "all") is (answer == "approve")
+    assert visitor.page.all("form", class_="ag-ui-asked") == []
+
+
+def test_what_a_run_outside_of_threads_asks_is_answered_on_its_page(client: Client):
+    frames(post(client, "/agent/", "r1", "erase all"))
+    visitor = Visitor(client, "/agent/ui/")
+    visitor.go(visitor.rows[0].all("a", data_primary="")[0]["href"])
+    radio = visitor.page.all("input", type="radio")[0]
+    visitor.send("Answer", **{radio["name"]: "approve"})
+    assert visitor.said == ["erase all", "erased"]
+    assert Run.objects.count() == 2
+
+
 def test_C22_a_form_that_is_sent_twice_starts_one_run(client: Client):
     visitor = Visitor(client, "/talk/ui/")
     form = visitor.page.one("form", class_="ag-ui-composer")
@@ -200,7 +229,9 @@ def test_no_text_to_search_for_does_harm(client: Client, query: str):
     Visitor(client, f"/talk/ui/?{query}")
 
 
-@pytest.mark.parametrize("thread", ["a/b", "..", "~x", "日本 語", "x" * 1000, "a?b#c", "%2e%2e", "%", "\u202egnp", "a\\b"])
+@pytest.mark.parametrize(
+    "thread", ["a/b", "..", "~x", "日本 語", "x" * 1000, "a?b#c", "%2e%2e", "%", "\u202egnp", "a\\b"]
+)
 def test_the_pages_of_any_thread_are_reached_from_the_list(client: Client, stranger: Client, thread: str):
     Tab(client, thread_id=thread).say("hello")
     visitor = Visitor(client, "/talk/ui/")
