@@ -125,10 +125,12 @@ def from_right_to_left(profile: Profile, mount: str) -> None:
 
 def after_the_logout(browser: Browser, profile: Profile, mount: str) -> None:
     tab = profile.open(f"{mount}ui/")
+    cookies = browser.call(profile.name, "cookies")
     browser.call(profile.name, "clearCookies")
     tab("evaluate", REFRESH)
     tab.see(".ag-ui-problem")
     take(tab, "list-logged-out")
+    browser.call(profile.name, "addCookies", cookies)
 
 
 def main() -> None:
@@ -143,9 +145,9 @@ def main() -> None:
             before_the_crash(profile, f"{base}/agent/")
         with example(Path(directory), port):
             after_the_crash(profile, f"{base}/agent/", f"{base}/forester/")
+            after_the_logout(browser, profile, f"{base}/agent/")
         with example(Path(directory), port, language="he"):
             from_right_to_left(profile, f"{base}/agent/")
-            after_the_logout(browser, profile, f"{base}/agent/")
 
 
 if __name__ == "__main__":

@@ -31,13 +31,17 @@ const extras = {
     page.route(
       new RegExp(pattern),
       (route) => {
-        kept.held.get(page).push(route.fetch().then((response) => () => route.fulfill({ response })));
+        const answer = async (response) => {
+          await route.fulfill({ response });
+          await (await route.request().response()).finished();
+        };
+        kept.held.get(page).push(route.fetch().then((response) => () => answer(response)));
       },
       { times: 1 },
     ),
   release: async (page) => {
     for (const answer of await extras.held(page)) await answer();
-    await page.evaluate(() => new Promise((resolve) => setTimeout(resolve)));
+    await page.evaluate(() => new Promise((resolve) => setTimeout(resolve, 100)));
   },
   /** Wait until the server has given the answers that are held back. */
   held: (page) => Promise.all(kept.held.get(page)),

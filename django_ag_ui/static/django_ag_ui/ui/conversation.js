@@ -51,7 +51,6 @@ class Conversation extends HTMLElement {
     parts.dialog.onclose = () => parts.prompt.focus();
     addEventListener("scroll", () => this.#drawLatest(), { signal });
     addEventListener("popstate", () => this.#draw(), { signal });
-    if (location.hash === `#${parts.prompt.id}`) parts.prompt.focus();
     this.#draw();
     this.#watch();
   }
