@@ -43,6 +43,12 @@ def owner_key(text: str) -> Owner:
     return Owner(text)
 
 
+def add_batches(parser: ArgumentParser, *, of: str, done: str) -> None:
+    """Add `--batch-size`, how many `of` what in one transaction, and `--dry-run`, in which nothing is `done`."""
+    parser.add_argument("--batch-size", type=above_zero, default=100, metavar="N", help=f"{of} per transaction (100)")
+    parser.add_argument("--dry-run", action="store_true", help=f"only say how much would be {done}")
+
+
 def add_owner(parser: ArgumentParser) -> None:
     parser.add_argument("owner", type=owner_key, nargs="?", help="user:<primary key> or anon:<bucket>")
     parser.add_argument("--user", metavar="PK", help="the owner that the user of this primary key is, there or deleted")

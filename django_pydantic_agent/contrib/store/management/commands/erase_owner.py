@@ -4,7 +4,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from django_pydantic_agent.contrib.store.erasure import ErasedTally, deleted_users, erase, left_over, owned
-from django_pydantic_agent.contrib.store.management.arguments import above_zero, add_owner, owner_of
+from django_pydantic_agent.contrib.store.management.arguments import add_batches, add_owner, owner_of
 from django_pydantic_agent.ownership import Owner
 
 
@@ -20,10 +20,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--deleted-users", action="store_true", help="erase every owner whose user is not in the database any more"
         )
-        parser.add_argument(
-            "--batch-size", type=above_zero, default=100, metavar="N", help="runs or threads per transaction (100)"
-        )
-        parser.add_argument("--dry-run", action="store_true", help="only say how much would be deleted")
+        add_batches(parser, of="runs or threads", done="deleted")
 
     def handle(
         self,

@@ -4,7 +4,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from django_pydantic_agent.conf import agent_settings
-from django_pydantic_agent.contrib.store.management.arguments import above_zero, days, days_ago
+from django_pydantic_agent.contrib.store.management.arguments import add_batches, days, days_ago
 from django_pydantic_agent.contrib.store.retention import Tally, logs_to_prune, prune_logs, tidy_logs
 
 
@@ -18,10 +18,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--older-than", type=days, metavar="DAYS", help="drop logs of runs that ended so many days ago"
         )
-        parser.add_argument(
-            "--batch-size", type=above_zero, default=100, metavar="N", help="stretches of a log per transaction (100)"
-        )
-        parser.add_argument("--dry-run", action="store_true", help="only say how much would be dropped")
+        add_batches(parser, of="stretches of a log", done="dropped")
 
     def handle(self, *args: Any, older_than: float | None, batch_size: int, dry_run: bool, **options: Any) -> None:
         age: float | None = agent_settings.LOG_RETENTION_DAYS if older_than is None else older_than

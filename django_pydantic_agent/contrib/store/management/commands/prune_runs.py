@@ -3,7 +3,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from django_pydantic_agent.contrib.store.management.arguments import above_zero, days, days_ago
+from django_pydantic_agent.contrib.store.management.arguments import add_batches, days, days_ago
 from django_pydantic_agent.contrib.store.pruning import Pruner, PruneRule
 
 
@@ -26,10 +26,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--include-unresolved", action="store_true", help="prune what has effects of unknown outcome, too"
         )
-        parser.add_argument(
-            "--batch-size", type=above_zero, default=100, metavar="N", help="runs outside of threads per transaction"
-        )
-        parser.add_argument("--dry-run", action="store_true", help="only say how much would be pruned")
+        add_batches(parser, of="runs outside of threads", done="pruned")
 
     def handle(
         self,
