@@ -5,8 +5,9 @@ from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django import Settings
 
+from django_pydantic_agent.runs.engine import stop_engine
 from tests.api.conftest import IMMEDIATE, logged_in
-from tests.approvals.agent import DONE, model
+from tests.approvals.agent import DONE, GATES, model
 from tests.approvals.client import Asker
 
 
@@ -17,7 +18,18 @@ def project(settings: Settings) -> Iterator[None]:
     model.requests.clear()
     DONE.clear()
     yield
+    for gate in GATES.values():
+        gate.open()
+    GATES.clear()
     DONE.clear()
+
+
+@pytest.fixture
+def in_background(project: None, transactional_db: None, settings: Settings) -> Iterator[None]:
+    """Execute runs as a server does."""
+    settings.DJANGO_PYDANTIC_AGENT = {}
+    yield
+    stop_engine()
 
 
 @pytest.fixture
