@@ -148,6 +148,9 @@ class Execution:
         resumption = await self._resume()
         if resumption is not None and resumption.is_answered:
             return finished(self._run)
+        if resumption is None and self.epoch > 1:
+            # What is prepared may be what killed the process before; left queued, the run would kill any number.
+            await self._journal.begin()
         prepared = await self._preparation.prepare(resumption)
         if prepared.calls.unknown:
             return orphaned(prepared.calls.unknown)

@@ -81,6 +81,13 @@ class Journal:
         limit: int = agent_settings.PENDING_BYTES
         return self.pending_bytes > limit
 
+    async def begin(self) -> None:
+        """Write that a queued run has begun, before it has anything else to write, and wait until that is committed."""
+        with self.recorder.lock:
+            self._open_write()
+        self.recorder.wake()
+        await self.settled()
+
     def append(self, frame: bytes) -> None:
         """Queue a frame under the next seq."""
         with self.recorder.lock:

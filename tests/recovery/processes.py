@@ -49,7 +49,11 @@ class Job:
         except ProcessLookupError:
             return
         if number is signal.SIGKILL:
-            eventually(lambda: not psutil.pid_exists(self.pid))
+            self.wait_gone()
+
+    def wait_gone(self) -> None:
+        """Return once the process is gone, by itself or not."""
+        eventually(lambda: not psutil.pid_exists(self.pid))
 
     @property
     def text(self) -> bytes:

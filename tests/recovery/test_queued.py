@@ -1,5 +1,6 @@
 """Runs that wait behind another one in their thread when their process dies."""
 
+import pytest
 from django.test import override_settings
 
 from django_pydantic_agent.contrib.store.models import Run
@@ -64,6 +65,17 @@ def test_a_queued_run_of_a_deactivated_user_ends_and_says_so(processes, gates):
     processes.check(second)
     run = processes.run(second)
     assert (run.status, run.error["code"]) == (RunStatus.FAILED, "unknown_owner")
+
+
+@pytest.mark.parametrize(("mount", "times"), [("deadly", 2), ("deadly-resume", 4)])
+def test_a_run_whose_preparation_kills_each_process_is_begun_so_often_and_then_ended(processes, gates, mount, times):
+    body = processes.body([["never said"]]) | {"runId": f"kills on {mount}"}
+    processes.post(body, mount=mount).wait_gone()
+    for _ in range(times):
+        assert processes.run(body).status.is_live
+        processes.start("recover").wait_gone()
+    processes.check(body)
+    assert (processes.run(body).status, gates.count(f"prepared {body['runId']}")) == (RunStatus.ORPHANED, times)
 
 
 def test_a_request_is_kept_with_its_run(processes, gates):

@@ -1,4 +1,5 @@
 import os
+import signal
 
 from django.urls import path
 from pydantic_ai_harness.step_persistence import SqliteStepStore
@@ -6,11 +7,19 @@ from pydantic_ai_harness.step_persistence import SqliteStepStore
 from django_ag_ui import AGUIServer
 from django_pydantic_agent.contrib.store.default_conversation_store import DefaultConversationStore
 from django_pydantic_agent.contrib.store.default_step_store import DefaultStepStore
+from django_pydantic_agent.runs.request import RunRequest
+from tests.live.gates import count
 from tests.recovery.agent import HeldAtTheEnd, registry
 
 
 def foreign_step_store(request: object) -> SqliteStepStore:
     return SqliteStepStore(database=os.environ["FOREIGN_STEPS"])
+
+
+def die(request: RunRequest) -> None:
+    """Kill the process that prepares the run."""
+    count(f"prepared {request.run_id}")
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 conversations = DefaultConversationStore()
@@ -31,6 +40,15 @@ resume_held = AGUIServer(
     capabilities=[HeldAtTheEnd],
     **ledger,
 )
+deadly = AGUIServer(registry, namespace="deadly", model_for_request=die, **ledger)
+deadly_resume = AGUIServer(
+    registry,
+    namespace="deadly-resume",
+    conversation_store=conversations,
+    model_for_request=die,
+    on_orphan="resume",
+    **ledger,
+)
 
 urlpatterns = [
     path("talk/", talk.urls),
@@ -40,4 +58,6 @@ urlpatterns = [
     path("resume-bare/", resume_bare.urls),
     path("resume-foreign/", resume_foreign.urls),
     path("resume-held/", resume_held.urls),
+    path("deadly/", deadly.urls),
+    path("deadly-resume/", deadly_resume.urls),
 ]
