@@ -30,10 +30,18 @@ Sent once for each such call in the ledger of the store app.
 """
 
 approval_requested = Signal()
-"""A run has ended with a question. Sent once for each, with `interrupt_id` and `tool_call_id`."""
+"""A run has ended with a question. Sent once for each, with `interrupt_id` and `tool_call_id`.
+
+Not sent for what nobody is asked, because the run was replaced in its thread.
+"""
 
 approval_decided = Signal()
-"""A run was accepted that answers a question. Sent once for each, with `interrupt_id` and `decision`."""
+"""A question was answered or given up. Sent once for each, with `interrupt_id` and `decision`.
+
+`decision` is `approved`, `denied`, `cancelled` or `expired`. The other arguments are those of the run that was accepted
+with the answer, or with a new message in place of one; where the question was cancelled by itself, or has expired and
+kept another turn waiting, those of the run that has asked. What is deleted sends nothing.
+"""
 
 thread_saved = Signal()
 """What a run has said was saved in its thread: at its safe boundaries and at its end."""

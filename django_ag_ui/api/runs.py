@@ -15,7 +15,7 @@ from django_ag_ui.api.renderers import JSONRenderer
 from django_ag_ui.api.serializers import run_detail, run_row
 from django_ag_ui.api.views import AGUIView, search_text
 from django_pydantic_agent.exceptions import InvalidInput
-from django_pydantic_agent.runs.states import Decision, RunStatus
+from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores.base import RunQuery, StoredRun
 
 # How long a request to stop a run waits for its end, in seconds.
@@ -79,7 +79,7 @@ class CancelView(AGUIView):
         if stored.status.is_live and get_engine().request_cancel(stored.key, store=self.run_store):
             get_engine().wait_ended(stored, store=self.run_store, seconds=STOP_SECONDS)
         elif stored.status is RunStatus.INTERRUPTED:
-            self.run_store.give_up(stored.key, Decision.CANCELLED, conversation=self.conversation)
+            get_engine().cancel_asked(stored, store=self.run_store, conversation=self.conversation)
         stored = find_run(self, run)
         return Response(show_run(self, stored), status=202 if stored.status.is_live else 200)
 

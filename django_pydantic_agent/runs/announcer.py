@@ -3,7 +3,7 @@
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ from django.dispatch import Signal
 
 from django_pydantic_agent import signals
 from django_pydantic_agent.connections import release_connections
-from django_pydantic_agent.runs.states import RunStatus
+from django_pydantic_agent.runs.states import Decision, RunStatus
 from django_pydantic_agent.stores.base import RunStore, RunWrite, StoredRun
 
 logger = logging.getLogger(__name__)
@@ -65,10 +65,10 @@ class Announcer:
         if write.ending is not None and _has_receivers(signals.effect_unresolved):
             self.put(partial(_send_unresolved, run, store))
 
-    def decided(self, run: StoredRun, decisions: Iterable[tuple[str, str]]) -> None:
-        """Send what was decided, as (interrupt id, decision), once `run` is committed, which acts on it."""
-        for interrupt_id, decision in decisions:
-            about = {"interrupt_id": interrupt_id, "decision": decision}
+    def decided(self, run: StoredRun, decisions: Mapping[str, Decision]) -> None:
+        """Send what was decided and committed, by the ids of interrupts; `run` has decided, or has asked."""
+        for interrupt_id, decision in decisions.items():
+            about = {"interrupt_id": interrupt_id, "decision": decision.value}
             self._send(signals.approval_decided, _ids(run) | about)
 
     def stop(self) -> None:
@@ -123,7 +123,7 @@ def _told(run: StoredRun, write: RunWrite) -> Iterator[tuple[Signal, dict[str, A
         yield signals.thread_saved, ids
     if ending is None:
         return
-    for interrupt in ending.interrupts:
+    for interrupt in () if write.asks_nobody else ending.interrupts:
         asked = {"interrupt_id": interrupt["id"], "tool_call_id": interrupt.get("toolCallId", "")}
         yield signals.approval_requested, ids | asked
     end = _ENDS[ending.status]

@@ -9,11 +9,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 from django_pydantic_agent.conf import agent_settings
-from django_pydantic_agent.exceptions import ShuttingDown
+from django_pydantic_agent.exceptions import RunNotFound, ShuttingDown
 from django_pydantic_agent.runs.announcer import Announcer
 from django_pydantic_agent.runs.executors.base import get_executor
 from django_pydantic_agent.runs.follow import Follower
@@ -23,6 +24,7 @@ from django_pydantic_agent.runs.live_log import LiveLog
 from django_pydantic_agent.runs.plan import RunPlan
 from django_pydantic_agent.runs.recorder import Recorder
 from django_pydantic_agent.runs.recovery import Recovery
+from django_pydantic_agent.runs.states import Decision
 from django_pydantic_agent.runs.viewers import Viewer, Viewers
 from django_pydantic_agent.runs.watcher import Watcher
 from django_pydantic_agent.stores import durable_store
@@ -77,7 +79,15 @@ class Engine:
         executor = get_executor(plan.config.executor)
         executor.check(plan.store)
         run = executor.start(self, plan, new_run(plan))
-        self.announcer.decided(run, [(answer.id, answer.decision.value) for answer in plan.answers])
+        decisions = {answer.id: answer.decision for answer in plan.answers}
+        for key in plan.gives_up:
+            # Who decides at the same moment may have been first, and the run may be forgotten by now.
+            with suppress(RunNotFound):
+                asked = plan.store.interrupts(key)
+                decisions |= {
+                    interrupt.id: interrupt.decision for interrupt in asked if interrupt.decided_by == run.key
+                }
+        self.announcer.decided(run, decisions)
         return run
 
     def follow(
@@ -158,6 +168,11 @@ class Engine:
             return self.cancel(run, store=store)
         is_live = store.leases.request_cancel(run)
         return self.cancel(run, store=store) or is_live
+
+    def cancel_asked(self, run: StoredRun, *, store: RunStore, conversation: ConversationStore | None) -> None:
+        """Cancel what a run has asked and nobody has decided."""
+        given_up = store.give_up(run.key, Decision.CANCELLED, conversation=conversation)
+        self.announcer.decided(run, dict.fromkeys(given_up, Decision.CANCELLED))
 
     def watch_leases(self) -> None:
         """Look for runs whose process is gone, from now on until this process ends; calls after the first do nothing.

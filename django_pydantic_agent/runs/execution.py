@@ -65,6 +65,7 @@ class Execution:
         self.epoch = run.epoch
         self.log = LiveLog(plan.store, run.key, last_seq=run.last_seq, status=run.status)
         self._run = run
+        self._announcer = recorder.announcer
         self._journal = recorder.open(plan.store, run, self.log, thread.conversation if thread else None)
         self._history = plan.store.history(run.key)
         self._turn = RunTurn(thread, plan.store, run.key, self._history) if thread else None
@@ -140,7 +141,9 @@ class Execution:
     def _expire(self, run: StoredRun) -> None:
         """Give up what a run ahead has asked, because nobody can approve it any more."""
         thread = self.plan.thread
-        self.plan.store.give_up(run.key, Decision.EXPIRED, conversation=thread.conversation if thread else None)
+        conversation = thread.conversation if thread else None
+        expired = self.plan.store.give_up(run.key, Decision.EXPIRED, conversation=conversation)
+        self._announcer.decided(run, dict.fromkeys(expired, Decision.EXPIRED))
 
     async def _execute(self) -> Outcome:
         """Run the agent and return how it ended."""

@@ -172,7 +172,8 @@ class RunWrite:
 
     `begins` turns a queued run into a running one in the same statement that appends. `ledger` holds the store's own
     row changes (see `LedgerChange`); a store without a ledger never gets any. `turns` are saved by `conversation`, the
-    last of them as the run's end where there is an `ending`.
+    last of them as the run's end where there is an `ending`. The commit sets `asks_nobody` where what the run asks is
+    cancelled at once, because the run was replaced in its thread.
     """
 
     key: int
@@ -185,6 +186,7 @@ class RunWrite:
     conversation: "ConversationStore | None" = None
     turns: list["TurnSave"] = field(default_factory=list)
     terminal: bytes | None = None
+    asks_nobody: bool = False
 
     @property
     def last_seq(self) -> int:
@@ -392,8 +394,11 @@ class RunStore(Protocol):
         """Return the keys of the runs of a thread that have undecided interrupts."""
         ...
 
-    def give_up(self, key: int, decision: Decision, *, conversation: "ConversationStore | None") -> None:
-        """Decide what is undecided of a run, and end the wait of its thread, where `conversation` has one."""
+    def give_up(self, key: int, decision: Decision, *, conversation: "ConversationStore | None") -> Sequence[str]:
+        """Decide what is undecided of a run, and end the wait of its thread, where `conversation` has one.
+
+        Returns the ids of the interrupts that were undecided.
+        """
         ...
 
     def lineage_message_ids(self, key: int) -> set[str]:

@@ -69,9 +69,11 @@ class _Entry:
     def undecided(self) -> list[StoredInterrupt]:
         return [interrupt for interrupt in self.asked.values() if interrupt.decision is Decision.PENDING]
 
-    def give_up(self, decision: Decision, *, decided_by: int | None = None) -> None:
-        for interrupt in self.undecided:
+    def give_up(self, decision: Decision, *, decided_by: int | None = None) -> list[str]:
+        given_up = self.undecided
+        for interrupt in given_up:
             self.asked[interrupt.id] = replace(interrupt, decision=decision, decided_by=decided_by)
+        return [interrupt.id for interrupt in given_up]
 
 
 class MemoryRunStore(RunStore):
@@ -219,11 +221,12 @@ class MemoryRunStore(RunStore):
         with self._lock:
             return [entry.run.key for entry in self._of_thread(owner, scope, thread_id) if entry.undecided]
 
-    def give_up(self, key: int, decision: Decision, *, conversation: "ConversationStore | None") -> None:
+    def give_up(self, key: int, decision: Decision, *, conversation: "ConversationStore | None") -> Sequence[str]:
         with self._lock:
-            self._entry(key).give_up(decision)
+            given_up = self._entry(key).give_up(decision)
             if conversation is not None:
                 conversation.end_wait(run=key)
+        return given_up
 
     def lineage_message_ids(self, key: int) -> set[str]:
         ids: set[str] = set()
@@ -322,6 +325,9 @@ class MemoryRunStore(RunStore):
             )
             asked = asked_interrupts(run.key, write.ending.interrupts, write.ending.asked_calls)
             entry.asked = {interrupt.id: interrupt for interrupt in asked}
+            if asked and write.conversation is not None and not _are_open(entry.asked, run, write.conversation):
+                entry.give_up(Decision.CANCELLED)
+                write.asks_nobody = True
         entry.run = changed
         return None
 
@@ -353,6 +359,12 @@ class _History:
 
     def save(self, messages: "list[ModelMessage]", *, seq: int) -> LedgerChange:
         return _Boundary(messages, seq)
+
+
+def _are_open(interrupts: Collection[str], run: StoredRun, conversation: "ConversationStore") -> bool:
+    """Return whether the thread of a run waits for decisions on these interrupts."""
+    thread = None if run.owner is None else conversation.view(owner=run.owner, thread_id=run.thread_id)
+    return thread is not None and not thread.open_interrupts.isdisjoint(interrupts)
 
 
 def _matches(run: StoredRun, query: RunQuery) -> bool:

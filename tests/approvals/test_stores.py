@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
+from django_pydantic_agent.contrib.store.default_conversation_store import DefaultConversationStore
 from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore
 from django_pydantic_agent.exceptions import InterruptDecided
 from django_pydantic_agent.runs.opening import new_run
 from django_pydantic_agent.runs.states import Decision, RunStatus
 from django_pydantic_agent.stores.approvals import Answer, AskedCall
 from django_pydantic_agent.stores.base import Ending, RunStore, RunWrite, StoredRun
+from django_pydantic_agent.stores.conversations import TurnStart
 from django_pydantic_agent.stores.memory import MemoryRunStore
+from django_pydantic_agent.stores.memory_conversations import MemoryConversationStore
 from tests.core.plans import OWNER, plan
 
 pytestmark = pytest.mark.django_db
@@ -93,6 +96,33 @@ def test_the_second_decision_leaves_no_run_and_changes_nothing(store: RunStore, 
 def test_what_is_given_up_is_decided_once(store: RunStore, asking: StoredRun, create: Create):
     create("r2", answers=[answer(asking, "i1")])
     create("r3", gives_up=[asking.key])
-    store.give_up(asking.key, Decision.EXPIRED, conversation=None)
+    assert store.give_up(asking.key, Decision.EXPIRED, conversation=None) == []
     assert decisions(store, asking) == [Decision.APPROVED, Decision.CANCELLED]
     assert store.answers(store.interrupts(asking.key)[1].decided_by or 0) == []
+
+
+def test_what_is_given_up_is_named(store: RunStore, asking: StoredRun, create: Create):
+    create("r2", answers=[answer(asking, "i1")])
+    assert store.give_up(asking.key, Decision.CANCELLED, conversation=None) == ["i2"]
+
+
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_what_a_run_asks_that_was_replaced_waits_for_nobody(store: RunStore, create: Create, is_replaced: bool):
+    conversation = DefaultConversationStore() if store.durable else MemoryConversationStore()
+
+    def turn(run_id: str, **fields: Any) -> StoredRun:
+        question = {"id": f"u-{run_id}", "role": "user", "content": "go"}
+        start = TurnStart(owner=OWNER, thread_id="thread-1", messages=[question], **fields)
+        return create(run_id, conversation=conversation, turn=start)
+
+    asking = turn("asking", revision=None)
+    if is_replaced:
+        turn("better", revision=1, supersede_from=0)
+    ending = Ending(status=RunStatus.INTERRUPTED, frame=lambda revision: b"{}", interrupts=[{"id": "i1"}])
+    write = RunWrite(
+        key=asking.key, epoch=asking.epoch, first_seq=2, begins=True, ending=ending, conversation=conversation
+    )
+    assert store.commit([write]) == [None]
+    assert decisions(store, asking) == [Decision.CANCELLED if is_replaced else Decision.PENDING]
+    assert write.asks_nobody is is_replaced
+    assert store.undecided(**THREAD) == ([] if is_replaced else [asking.key])

@@ -13,13 +13,16 @@ from pytest_django import Settings
 from django_pydantic_agent import signals
 from django_pydantic_agent.contrib.store.models import Run
 from django_pydantic_agent.runs import announcer as announcing
-from django_pydantic_agent.runs.announcer import Announcer
+from django_pydantic_agent.runs.announcer import Announcer, InlineAnnouncer
 from django_pydantic_agent.runs.engine import get_engine, stop_engine
-from django_pydantic_agent.stores.base import StoredRun
+from django_pydantic_agent.runs.opening import new_run
+from django_pydantic_agent.runs.states import Decision, RunStatus
+from django_pydantic_agent.stores.base import RunWrite, StoredRun
 from django_pydantic_agent.testing.models import Failure, Gate, ScriptedModel, ToolCall
 from tests.api.posting import events as posted_events
 from tests.api.posting import post
 from tests.core.plans import events, plan, start
+from tests.store.factories import ending
 
 SIGNALS = {name: signal for name, signal in vars(signals).items() if isinstance(signal, Signal)}
 IMMEDIATE = {"EXECUTORS": {"default": {"BACKEND": "django_pydantic_agent.runs.executors.immediate.ImmediateExecutor"}}}
@@ -96,7 +99,7 @@ def test_questions_are_told_of_one_by_one_when_they_are_asked_and_when_they_are_
     run_plan = plan(agent=agent)
     run = start(run_plan)
     asked = events(run_plan, run)[-1]["outcome"]["interrupts"]
-    get_engine().announcer.decided(run, [(asked[0]["id"], "approved")])
+    get_engine().announcer.decided(run, {asked[0]["id"]: Decision.APPROVED})
     assert names(heard) == [
         "run_started",
         "approval_requested",
@@ -108,6 +111,16 @@ def test_questions_are_told_of_one_by_one_when_they_are_asked_and_when_they_are_
     assert told == [(interrupt["id"], interrupt["toolCallId"]) for interrupt in asked]
     assert heard[3][1]["status"] == "interrupted"
     assert heard[4][1].items() >= {"interrupt_id": asked[0]["id"], "decision": "approved"}.items()
+
+
+def test_what_a_replaced_run_asks_nobody_is_not_told_of(heard):
+    run_plan = plan()
+    run = run_plan.store.create(new_run(run_plan), on_commit=lambda run: None)
+    asked = ending(RunStatus.INTERRUPTED, interrupts=[{"id": "i1"}])
+    for asks_nobody in (True, False):
+        write = RunWrite(key=run.key, epoch=1, first_seq=2, ending=asked, asks_nobody=asks_nobody)
+        InlineAnnouncer().committed(run, write, store=run_plan.store)
+    assert names(heard) == ["run_finished", "approval_requested", "run_finished"]
 
 
 def test_nobody_waits_for_a_slow_receiver_and_what_it_raises_is_logged(connect, heard, caplog):

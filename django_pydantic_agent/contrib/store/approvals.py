@@ -54,9 +54,12 @@ def decide(new: NewRun, run: int, *, using: str) -> None:
         give_up(new.gives_up, Decision.CANCELLED, by=run, using=using)
 
 
-def give_up(runs: Collection[int], decision: Decision, *, by: int | None = None, using: str) -> None:
-    """Decide what is undecided of these runs."""
-    _all(using).filter(run__in=runs, decision=Decision.PENDING).update(**_decided(decision, by))
+def give_up(runs: Collection[int], decision: Decision, *, by: int | None = None, using: str) -> list[str]:
+    """Decide what is undecided of these runs, inside a transaction; return the ids of what was."""
+    locked = undecided(using).filter(run__in=runs).select_for_update().order_by("pk")
+    given_up = dict(locked.values_list("pk", "interrupt_id"))
+    undecided(using).filter(pk__in=given_up).update(**_decided(decision, by))
+    return list(given_up.values())
 
 
 def undecided(using: str) -> "QuerySet[Interrupt]":

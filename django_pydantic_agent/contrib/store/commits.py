@@ -41,6 +41,8 @@ def commit(writes: Sequence[RunWrite], *, using: str) -> list[Exception | None]:
         approvals.write_asked(ends, using=using)
         for write in applied:
             write.save_turns()
+            if write.ending is not None and write.ending.interrupts:
+                write.asks_nobody = not approvals.undecided(using).filter(run=write.key).exists()
         frames = [
             row
             for write in applied

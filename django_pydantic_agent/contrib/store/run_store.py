@@ -244,11 +244,12 @@ class DatabaseRunStore:
         runs = self._runs.for_owner(owner, scope, thread=thread_id)
         return list(runs.filter(asked__decision=Decision.PENDING).values_list("pk", flat=True).distinct())
 
-    def give_up(self, key: int, decision: Decision, *, conversation: "ConversationStore | None") -> None:
+    def give_up(self, key: int, decision: Decision, *, conversation: "ConversationStore | None") -> Sequence[str]:
         with transaction.atomic(using=self._alias):
-            approvals.give_up([key], decision, using=self._alias)
+            given_up = approvals.give_up([key], decision, using=self._alias)
             if conversation is not None:
                 conversation.end_wait(run=key)
+        return given_up
 
     def lineage_message_ids(self, key: int) -> set[str]:
         table = self._connection.ops.quote_name(Run._meta.db_table)
