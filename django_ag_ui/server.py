@@ -7,7 +7,7 @@ from django.urls import URLPattern, URLResolver, get_resolver, path, re_path
 
 from django_ag_ui.conf import AGUIConfig, build_ag_ui_config
 from django_ag_ui.disconnect import CancelAfter, Choice, DisconnectPolicy
-from django_pydantic_agent.agents.build import check_source
+from django_pydantic_agent.agents.build import check_source, option_fault
 from django_pydantic_agent.policy.failure import REDACT, FailurePolicy
 from django_pydantic_agent.runs.plan import AgentConfig, Mount
 from django_pydantic_agent.stores.conversations import ConversationStore
@@ -74,8 +74,9 @@ class AGUIServer:
         executor: str = "default",
         config: AGUIConfig | None = None,
     ) -> None:
-        _refuse_strings(agent=agent, model_settings=model_settings, usage_limits=usage_limits)
+        _refuse_strings(agent=agent)
         check_source(agent)
+        _check_options(model=model, instructions=instructions, model_settings=model_settings, usage_limits=usage_limits)
         _check_hooks(
             model_for_request=model_for_request,
             instructions_for_request=instructions_for_request,
@@ -103,8 +104,8 @@ class AGUIServer:
             raise TypeError(f"executor must be an alias in EXECUTORS, not {executor!r}")
         if run_timeout is not None and (isinstance(run_timeout, bool) or not isinstance(run_timeout, int | float)):
             raise TypeError(f"run_timeout must be a number of seconds, not {run_timeout!r}")
-        if run_timeout is not None and run_timeout <= 0:
-            raise ValueError(f"run_timeout must be more than 0 seconds, not {run_timeout!r}")
+        if run_timeout is not None and not 0 < run_timeout < float("inf"):
+            raise ValueError(f"run_timeout must be more than 0 seconds and not for ever, not {run_timeout!r}")
         if not isinstance(failure_policy, FailurePolicy):
             raise TypeError(f"failure_policy must be a FailurePolicy, not {failure_policy!r}")
         if config is not None and not isinstance(config, AGUIConfig):
@@ -238,6 +239,12 @@ def _refuse_strings(**arguments: Any) -> None:
     for name, value in arguments.items():
         if isinstance(value, str):
             raise TypeError(f"{name} must be an object, not the string {value!r}")
+
+
+def _check_options(**options: Any) -> None:
+    for name, value in options.items():
+        if (wanted := option_fault(name, value)) is not None:
+            raise TypeError(f"{name} must be {wanted}, not {value!r}")
 
 
 def _check_hooks(**hooks: Any) -> None:

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, register
 from django.core.exceptions import ImproperlyConfigured
 
+from django_pydantic_agent.agents.build import option_fault
 from django_pydantic_agent.conf import DEFAULTS, SETTING, agent_settings, suggestion
 
 # The settings that are numbers, and what they have to be.
@@ -16,17 +17,18 @@ _ABOVE_ZERO = "a number above 0"
 _ZERO_TOO = "a number, 0 or more"
 _NONE_TOO = "a number above 0 or None"
 _WHOLE = "a whole number above 0"
+_WHOLE_OR_ZERO = "a whole number, 0 or more"
 _WHOLE_OR_NONE = "a whole number above 0 or None"
 _NUMBERS = {
     "TOOL_THREADS": _WHOLE,
     "MAX_RESULT_BYTES": _WHOLE,
-    "EFFECT_PREVIEW_CHARACTERS": _ZERO_TOO,
+    "EFFECT_PREVIEW_CHARACTERS": _WHOLE_OR_ZERO,
     "PENDING_BYTES": _WHOLE,
     "LIVE_TAIL_BYTES": _WHOLE,
     "POLL_SECONDS": _ABOVE_ZERO,
     "BEAT_SECONDS": _ABOVE_ZERO,
     "LEASE_SECONDS": _ABOVE_ZERO,
-    "MAX_ATTEMPTS": _ABOVE_ZERO,
+    "MAX_ATTEMPTS": _WHOLE,
     "STORE_PATIENCE_SECONDS": _ABOVE_ZERO,
     "SHUTDOWN_GRACE_SECONDS": _ZERO_TOO,
     "SNAPSHOT_MIN_SECONDS": _ZERO_TOO,
@@ -68,15 +70,10 @@ def check_agent_defaults(app_configs: Sequence[AppConfig] | None, **kwargs: Any)
     values = getattr(settings, SETTING, {})
     if not isinstance(values, dict):
         return []
-    model_settings, limits = values.get("MODEL_SETTINGS"), values.get("USAGE_LIMITS")
-    faults = {
-        "MODEL_SETTINGS": (model_settings is None or isinstance(model_settings, dict), "a dictionary or None"),
-        "USAGE_LIMITS": (limits is None or hasattr(limits, "request_limit"), "a pydantic_ai.UsageLimits or None"),
-    }
     return [
         Error(f"{SETTING}[{key!r}] must be {wanted}, not {values[key]!r}.", id="django_pydantic_agent.E006")
-        for key, (is_usable, wanted) in faults.items()
-        if not is_usable
+        for key in ("MODEL", "INSTRUCTIONS", "MODEL_SETTINGS", "USAGE_LIMITS")
+        if (wanted := option_fault(key.lower(), values.get(key))) is not None
     ]
 
 
@@ -115,9 +112,10 @@ def check_executors(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> l
 def _fits(value: Any, wanted: str) -> bool:
     if value is None:
         return wanted in (_NONE_TOO, _WHOLE_OR_NONE)
-    if isinstance(value, bool) or not isinstance(value, int if wanted in (_WHOLE, _WHOLE_OR_NONE) else int | float):
+    is_whole = wanted in (_WHOLE, _WHOLE_OR_ZERO, _WHOLE_OR_NONE)
+    if isinstance(value, bool) or not isinstance(value, int if is_whole else int | float):
         return False
-    return isfinite(value) and (value > 0 or (value == 0 and wanted == _ZERO_TOO))
+    return isfinite(value) and (value > 0 or (value == 0 and wanted in (_ZERO_TOO, _WHOLE_OR_ZERO)))
 
 
 def _are_names(value: Any) -> bool:

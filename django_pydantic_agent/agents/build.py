@@ -36,6 +36,20 @@ def check_source(source: object) -> None:
         raise TypeError(f"agent must be a plain callable, not the coroutine function {source.__qualname__}")
 
 
+def option_fault(name: str, value: object) -> str | None:
+    """Return what the value of an agent's option has to be, None where it is; looks without importing pydantic_ai."""
+    fits, wanted = {
+        "model": (isinstance(value, str) or hasattr(value, "model_name"), "a pydantic_ai model, its name"),
+        "instructions": (
+            not isinstance(value, bool | int | float | bytes | dict),
+            "a text, a function, a list of these",
+        ),
+        "model_settings": (isinstance(value, dict) or callable(value), "a dictionary, a function"),
+        "usage_limits": (hasattr(value, "request_limit"), "a pydantic_ai.UsageLimits"),
+    }[name]
+    return None if value is None or fits else f"{wanted} or None"
+
+
 def build_agent(source: "AgentSource") -> "AbstractAgent[Any, Any]":
     """Return the agent that `source` stands for.
 

@@ -27,7 +27,7 @@ class ToolOptions:
 
     `name` defaults to the function's name, `description` to its docstring. `retries` counts how often the model may
     correct a call, `timeout` is in seconds. An `idempotent` tool may run again when nobody knows whether it has run; a
-    `sequential` one never runs beside another.
+    `sequential` one never runs beside another. Raises `TypeError` or `ValueError` for other values.
     """
 
     name: str | None = None
@@ -37,6 +37,20 @@ class ToolOptions:
     sequential: bool = False
     retries: int | None = None
     timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("requires_approval", "idempotent", "sequential"):
+            if not isinstance(flag := getattr(self, name), bool):
+                raise TypeError(f"{name} of a tool must be True or False, not {flag!r}")
+        retries, timeout = self.retries, self.timeout
+        if retries is not None and not (_is_number(retries, int) and retries >= 0):
+            raise ValueError(f"retries of a tool must be a whole number, 0 or more, or None, not {retries!r}")
+        if timeout is not None and not (_is_number(timeout, int | float) and 0 < timeout < float("inf")):
+            raise ValueError(f"timeout of a tool must be a number of seconds above 0 or None, not {timeout!r}")
+
+
+def _is_number(value: object, kind: Any) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 @overload

@@ -225,6 +225,25 @@ def test_an_agent_and_a_callable_are_sources_too():
         assert is_idempotent(source, "other") is False
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("requires_approval", "no"),
+        ("idempotent", None),
+        ("sequential", 1),
+        ("retries", -1),
+        ("retries", 1.5),
+        ("timeout", 0),
+        ("timeout", "30"),
+        ("timeout", float("nan")),
+        ("timeout", True),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_refused_by_name(option, value):
+    with pytest.raises((TypeError, ValueError), match=option):
+        ToolRegistry().add(lambda: None, name="tool", **{option: value})
+
+
 def test_only_a_declared_tool_is_idempotent():
     registry = ToolRegistry()
     registry.add(lambda: None, name="once")

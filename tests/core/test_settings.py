@@ -1,6 +1,7 @@
 import pytest
 from django.test import override_settings
 from pydantic_ai import UsageLimits
+from pydantic_ai.models.test import TestModel
 
 from django_pydantic_agent.checks import check_agent_defaults, check_executors, check_lease, check_settings
 from django_pydantic_agent.conf import DEFAULTS, agent_settings
@@ -33,7 +34,7 @@ def test_the_setting_must_be_a_dictionary_of_usable_values():
         ("django_pydantic_agent.E001", "DJANGO_PYDANTIC_AGENT must be a dictionary.")
     ]
     assert messages(check_settings, {"POLL_SECONDS": 0, "TOOL_THREADS": "8", "MAX_ATTEMPTS": 0}) == [
-        ("django_pydantic_agent.E003", "DJANGO_PYDANTIC_AGENT['MAX_ATTEMPTS'] must be a number above 0, not 0."),
+        ("django_pydantic_agent.E003", "DJANGO_PYDANTIC_AGENT['MAX_ATTEMPTS'] must be a whole number above 0, not 0."),
         ("django_pydantic_agent.E003", "DJANGO_PYDANTIC_AGENT['POLL_SECONDS'] must be a number above 0, not 0."),
         (
             "django_pydantic_agent.E003",
@@ -82,6 +83,8 @@ def test_numbers_that_may_be_zero_or_none_are_checked_too():
         ("TOOL_THREADS", 2.5, "a whole number above 0"),
         ("MAX_SNAPSHOTS_PER_RUN", 1.0, "a whole number above 0 or None"),
         ("LIVE_TAIL_BYTES", True, "a whole number above 0"),
+        ("MAX_ATTEMPTS", 1.5, "a whole number above 0"),
+        ("EFFECT_PREVIEW_CHARACTERS", 1.5, "a whole number, 0 or more"),
     ],
 )
 def test_a_number_must_be_finite_and_one_that_counts_must_be_whole(key, value, wanted):
@@ -89,21 +92,32 @@ def test_a_number_must_be_finite_and_one_that_counts_must_be_whole(key, value, w
     assert messages(check_settings, {key: value}) == [("django_pydantic_agent.E003", text)]
 
 
-def test_what_no_agent_can_be_given_is_an_error():
-    assert messages(check_agent_defaults, {"MODEL_SETTINGS": "fast", "USAGE_LIMITS": {"request_limit": 3}}) == [
-        (
-            "django_pydantic_agent.E006",
-            "DJANGO_PYDANTIC_AGENT['MODEL_SETTINGS'] must be a dictionary or None, not 'fast'.",
-        ),
-        (
-            "django_pydantic_agent.E006",
-            "DJANGO_PYDANTIC_AGENT['USAGE_LIMITS'] must be a pydantic_ai.UsageLimits or None, "
-            "not {'request_limit': 3}.",
-        ),
-    ]
-    usable = {"MODEL_SETTINGS": {"temperature": 0}, "USAGE_LIMITS": UsageLimits(request_limit=3)}
-    assert messages(check_agent_defaults, usable) == []
-    assert messages(check_agent_defaults, ["x"]) == []
+@pytest.mark.parametrize(
+    ("key", "value", "wanted"),
+    [
+        ("MODEL", 4, "a pydantic_ai model, its name or None"),
+        ("INSTRUCTIONS", 4, "a text, a function, a list of these or None"),
+        ("MODEL_SETTINGS", "fast", "a dictionary, a function or None"),
+        ("USAGE_LIMITS", {"request_limit": 3}, "a pydantic_ai.UsageLimits or None"),
+    ],
+)
+def test_what_no_agent_can_be_given_is_an_error(key, value, wanted):
+    text = f"DJANGO_PYDANTIC_AGENT[{key!r}] must be {wanted}, not {value!r}."
+    assert messages(check_agent_defaults, {key: value}) == [("django_pydantic_agent.E006", text)]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"MODEL_SETTINGS": {"temperature": 0}, "USAGE_LIMITS": UsageLimits(request_limit=3)},
+        {"MODEL": "test", "INSTRUCTIONS": ["one", lambda ctx: "two"]},
+        {"MODEL": TestModel(), "INSTRUCTIONS": "one"},
+        dict.fromkeys(("MODEL", "INSTRUCTIONS", "MODEL_SETTINGS", "USAGE_LIMITS")),
+        ["x"],
+    ],
+)
+def test_what_an_agent_can_be_given_is_none(values):
+    assert messages(check_agent_defaults, values) == []
 
 
 @pytest.mark.parametrize(

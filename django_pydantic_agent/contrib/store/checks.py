@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.apps import AppConfig, apps
-from django.core.checks import CheckMessage, Error, Warning, register
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import connections, router
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_pydantic_agent.conf import STORE_APP
 
@@ -36,3 +37,43 @@ def check_database(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
             id="django_pydantic_agent_store.W001",
         )
     ]
+
+
+@register(Tags.database)
+def check_character_set(
+    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """Check that MariaDB or MySQL takes every character: asks the database, so only where that is named."""
+    if not apps.is_installed(STORE_APP):
+        return []
+    models = list(apps.get_app_config("django_pydantic_agent_store").get_models())
+    aliases = {router.db_for_write(model) for model in models}.intersection(databases or ())
+    tables = [model._meta.db_table for model in models]
+    return [
+        Warning(
+            f"The MySQL database {alias!r} has no room for every character: {', '.join(narrow)}.",
+            hint="Use utf8mb4: OPTIONS={'charset': 'utf8mb4'}, ALTER DATABASE, and for each table ALTER TABLE ... "
+            "CONVERT TO CHARACTER SET utf8mb4. A run that says more, such as an emoji, fails.",
+            id="django_pydantic_agent_store.W002",
+        )
+        for alias in sorted(aliases)
+        if connections[alias].vendor == "mysql" and (narrow := _narrow(connections[alias], tables))
+    ]
+
+
+def _narrow(connection: BaseDatabaseWrapper, tables: Sequence[str]) -> list[str]:
+    """Return where the character set is not utf8mb4: in the connection, in tables, and where these will be made."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT @@character_set_client, @@character_set_database")
+        client, database = cursor.fetchone()
+        cursor.execute(
+            "SELECT DISTINCT table_name, character_set_name FROM information_schema.columns"
+            " WHERE table_schema = DATABASE() AND character_set_name IS NOT NULL AND table_name IN %s"
+            " ORDER BY table_name, character_set_name",
+            [tuple(tables)],
+        )
+        columns = cursor.fetchall()
+    places = [("the connection", client)]
+    # What is there counts; the default of the database is for tables that are yet to be made.
+    places += [(f"the table {table}", name) for table, name in columns] or [("the database", database)]
+    return [f"{place} has {name}" for place, name in places if name != "utf8mb4"]
