@@ -1,6 +1,7 @@
 """What an audit logger is given: one record for each tool call and each run, without content."""
 
 import inspect
+import time
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from pydantic_core import to_json
 from django_pydantic_agent.policy.failure import lacks_permission
 
 if TYPE_CHECKING:
+    from pydantic_ai.messages import ToolCallPart
+
     from django_pydantic_agent.runs.announcer import Announcer
     from django_pydantic_agent.stores.base import StoredRun
 
@@ -25,7 +28,8 @@ class AuditRecord:
     of a run is its status; that of a tool call is `completed`, `retried` (the model is asked to try again), `deferred`
     (it waits for a person or a client), `denied`, `failed` or `cancelled`. `duration_seconds` of a run counts from its
     acceptance. `input_bytes` is the size of what a run was posted with or of a call's arguments, `output_bytes` that of
-    the events which the run has logged or of what the call has returned, None where that is not known.
+    the events which the run has logged or of what the call has returned, None where that is not known. `delegate` is
+    the id under which the ledger has the agent that made the call, empty where that is the run's own.
     """
 
     kind: Literal["run", "tool"]
@@ -40,6 +44,7 @@ class AuditRecord:
     output_bytes: int | None
     tool: str = ""
     tool_call_id: str = ""
+    delegate: str = ""
 
     @classmethod
     def of(cls, kind: Literal["run", "tool"], run: "StoredRun", **about: Any) -> "AuditRecord":
@@ -60,11 +65,30 @@ AuditLogger = Callable[[AuditRecord], Any]
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Has an audit logger called with what happened in one run, by the announcer; the run does not wait for it."""
+    """Has an audit logger called with what happened in one run, by the announcer; the run does not wait for it.
+
+    `delegate` is the id of the agent inside the run whose calls are told of, empty for the run's own.
+    """
 
     audit_logger: AuditLogger
     run: "StoredRun"
     announcer: "Announcer"
+    delegate: str = ""
+
+    async def record_call(
+        self, call: "ToolCallPart", *, started: float, outcome: str, output_bytes: int | None
+    ) -> None:
+        """Tell of a tool call that began at `started`, by the monotonic clock, and has ended now."""
+        await self.record(
+            "tool",
+            tool=call.tool_name,
+            tool_call_id=call.tool_call_id,
+            outcome=outcome,
+            duration_seconds=time.monotonic() - started,
+            input_bytes=len(call.args_as_json_str().encode(errors="replace")),
+            output_bytes=output_bytes,
+            delegate=self.delegate,
+        )
 
     async def record(self, kind: Literal["run", "tool"], **about: Any) -> None:
         """Tell of a run or a tool call that has ended, with the rest of its record."""

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import time
 from asyncio import CancelledError
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import Context
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from pydantic_ai.tools import RunContext, ToolDefinition
 from pydantic_ai_harness.step_persistence import EventKind, StepPersistence, ToolEffectRecord
 
 from django_pydantic_agent.agents.tools import watch_threads
+from django_pydantic_agent.policy.audit import Audit, outcome_of_call, size_of
 from django_pydantic_agent.policy.redaction import short_text
 from django_pydantic_agent.stores.effects import CANCELLED, TIMED_OUT
 
@@ -33,7 +36,8 @@ class SettledStepPersistence(StepPersistence[Any]):
 
     A call that asks for another try, refuses, or puts off what it should do has failed. One that was cancelled or
     timed out stays `started`, because it may have acted; where it is synchronous and goes on in its thread, its end is
-    recorded when it comes. A store with a method `describe` is told more of each call than its record has room for.
+    recorded when it comes. A store with a method `describe` is told more of each call than its record has room for; one
+    with a method `delegate_audit` says what is to be told of the calls of a delegate.
     """
 
     async def before_tool_execute(
@@ -74,12 +78,23 @@ class SettledStepPersistence(StepPersistence[Any]):
         args: dict[str, Any],
         handler: WrapToolExecuteHandler,
     ) -> Any:
+        audit, started = self._delegate_audit(ctx), time.monotonic()
         with watch_threads() as use:
             try:
-                return await super().wrap_tool_execute(ctx, call=call, tool_def=tool_def, args=args, handler=handler)
+                result = await super().wrap_tool_execute(ctx, call=call, tool_def=tool_def, args=args, handler=handler)
             except (Exception, CancelledError) as error:
                 await self._settle(ctx, call, error, use.future)
+                if audit is not None:
+                    await audit.record_call(call, started=started, outcome=outcome_of_call(error), output_bytes=0)
                 raise
+        if audit is not None:
+            await audit.record_call(call, started=started, outcome="completed", output_bytes=size_of(result))
+        return result
+
+    def _delegate_audit(self, ctx: RunContext[Any]) -> Audit | None:
+        """Return what is told of the calls of a delegate, None where they are the run's own, which tells of them."""
+        find: Callable[[str], Audit | None] | None = getattr(self.store, "delegate_audit", None)
+        return None if find is None else find(self._effective_run_id(ctx))
 
     async def _settle(
         self, ctx: RunContext[Any], call: ToolCallPart, error: BaseException, future: "Future[Any] | None"

@@ -82,17 +82,8 @@ class RunHooks(ToolConnections):
         return result
 
     async def _audit(self, call: ToolCallPart, started: float, outcome: str, output_bytes: int | None) -> None:
-        if self.audit is None:
-            return
-        await self.audit.record(
-            "tool",
-            tool=call.tool_name,
-            tool_call_id=call.tool_call_id,
-            outcome=outcome,
-            duration_seconds=time.monotonic() - started,
-            input_bytes=len(call.args_as_json_str().encode(errors="replace")),
-            output_bytes=output_bytes,
-        )
+        if self.audit is not None:
+            await self.audit.record_call(call, started=started, outcome=outcome, output_bytes=output_bytes)
 
     async def after_node_run(
         self, ctx: RunContext[Any], *, node: "AgentNode[Any]", result: "NodeResult[Any]"

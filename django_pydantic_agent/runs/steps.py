@@ -42,7 +42,7 @@ def with_steps(
         if run.attempt > 1:
             about["parent_run_id"] = run.run_id
         return store, [hooks, SettledStepPersistence(store=store, **about)]
-    store = store.recording(journal, history)
+    store = store.recording(journal, history, audit=hooks.audit)
     recorded = RecordedRunHooks(
         store=store,
         thread=hooks.thread,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from django_pydantic_agent.contrib.store.messages import Recording
     from django_pydantic_agent.contrib.store.recording import Journal
     from django_pydantic_agent.contrib.store.run_history import DatabaseRunHistory
+    from django_pydantic_agent.policy.audit import Audit
     from django_pydantic_agent.stores.effects import StoredEffect, Verdict
 
 P = ParamSpec("P")
@@ -48,11 +49,13 @@ class DefaultStepStore:
         store.scope = scope
         return store
 
-    def recording(self, journal: "Journal", history: "DatabaseRunHistory | None" = None) -> "DefaultStepStore":
+    def recording(
+        self, journal: "Journal", history: "DatabaseRunHistory | None" = None, *, audit: "Audit | None" = None
+    ) -> "DefaultStepStore":
         """Return this store for one live run, whose changes are committed together with its events.
 
         Its snapshots share the messages that `history` has kept of the run. The run goes on from the snapshot that was
-        read last through this store, without storing its messages again.
+        read last through this store, without storing its messages again. `audit` is told of the calls of delegates.
         """
         if self.owner is None:
             return self
@@ -62,7 +65,7 @@ class DefaultStepStore:
         history = history or DatabaseRunHistory(journal.key)
         if self._read is not None:
             history.go_on(self._read)
-        return RecordingStepStore(self._ledger, journal, history)
+        return RecordingStepStore(self._ledger, journal, history, audit)
 
     async def register_run(self, record: "RunRecord") -> None:
         """Claim a run id. Raises `ValueError` where it is registered already, unless by the same registration."""

@@ -22,6 +22,7 @@ from django_pydantic_agent.contrib.store.ledger import Ledger, log_skipped
 from django_pydantic_agent.contrib.store.rows import ROW_BYTES, row_size
 from django_pydantic_agent.contrib.store.run_history import DatabaseRunHistory
 from django_pydantic_agent.log.preview import history_preview
+from django_pydantic_agent.policy.audit import Audit
 from django_pydantic_agent.stores.attempts import split_attempt
 from django_pydantic_agent.stores.effects import TIMED_OUT
 
@@ -74,13 +75,16 @@ class RecordingStepStore(DefaultStepStore):
     the registration of a delegate.
     """
 
-    def __init__(self, ledger: Ledger, journal: Journal, history: DatabaseRunHistory) -> None:
+    def __init__(
+        self, ledger: Ledger, journal: Journal, history: DatabaseRunHistory, audit: Audit | None = None
+    ) -> None:
         self.owner = ledger.owner
         self.scope = ledger.scope
         self._read = None
         self._journal = journal
         self._numbers = history.changes
         self._live = {journal.run_id: _LiveRun(history)}
+        self._audit = audit
 
     async def register_run(self, record: RunRecord) -> None:
         live = self._live.get(record.run_id)
@@ -172,6 +176,10 @@ class RecordingStepStore(DefaultStepStore):
         """Have the records of a call carry `EFFECT_TEXTS`, until one says that it has ended."""
         if (live := self._live.get(run_id)) is not None:
             live.texts.setdefault(tool_call_id, {}).update(texts)
+
+    def delegate_audit(self, run_id: str) -> Audit | None:
+        """Return what is told of the calls of this delegate, None for the run itself."""
+        return None if self._audit is None or run_id == self._journal.run_id else replace(self._audit, delegate=run_id)
 
     async def get_tool_effect(self, *, run_id: str, tool_call_id: str) -> ToolEffectRecord | None:
         live = self._live.get(run_id)
