@@ -12,7 +12,7 @@ from typing import Any
 from ag_ui.core import RunAgentInput, ToolMessage
 from pydantic_ai import DeferredToolRequests, DeferredToolResults, UsageLimits
 from pydantic_ai.agent import AbstractAgent
-from pydantic_ai.messages import ModelMessage
+from pydantic_ai.messages import ModelMessage, repair_messages
 
 from django_pydantic_agent.agents.build import build_agent, is_idempotent
 from django_pydantic_agent.agents.deps import AgentDeps
@@ -27,9 +27,17 @@ from django_pydantic_agent.runs.plan import RunPlan
 from django_pydantic_agent.runs.recorder import Journal
 from django_pydantic_agent.runs.resumption import Resumption
 from django_pydantic_agent.runs.turn import RunTurn
-from django_pydantic_agent.runs.unfinished_calls import AnsweredCalls, UnfinishedCalls, unfinished_calls
+from django_pydantic_agent.runs.unfinished_calls import (
+    AnsweredCalls,
+    UnfinishedCalls,
+    is_cut,
+    told_of,
+    unfinished_calls,
+    with_told,
+)
 from django_pydantic_agent.stores.attempts import latest_snapshot
 from django_pydantic_agent.stores.base import RunHistory, StoredRun
+from django_pydantic_agent.stores.effects import StoredEffect
 from django_pydantic_agent.threads.history import answered
 
 
@@ -150,14 +158,31 @@ class Preparation:
             past: Past = await self.read(self._answered, run_input)
             return past
         if self.plan.source is not None:
-            snapshot = await latest_snapshot(step_store, self.plan.source)
-            if snapshot is None:
-                raise NotContinuable
-            return Past(run_input=run_input, history=snapshot.messages)
+            return Past(run_input=run_input, history=await self._continued(step_store, self.plan.source))
         if self.turn is not None:
-            run_input, history = await self.read(self.turn.begin, run_input)
+            run_input, history, previous = await self.read(self.turn.begin, run_input)
+            if previous is not None and is_cut(history):
+                run = await self.read(partial(self.plan.store.by_key, previous, owner=self.run.owner))
+                history = with_told(history, told_of(await _effects(step_store, run), run.run_id)) if run else history
             return Past(run_input=run_input, history=history)
         return Past(run_input=run_input, history=[])
+
+    async def _continued(self, step_store: Any, source: StoredRun) -> list[ModelMessage]:
+        """Return the history of a run's last complete snapshot.
+
+        Where a person has given a verdict on calls that the model has asked for behind that, it is the history up to
+        these, so that the model does not ask for them again.
+        """
+        snapshot = await latest_snapshot(step_store, source)
+        if snapshot is None:
+            raise NotContinuable
+        effects = await _effects(step_store, source)
+        if any(effect.verdict for effect in effects):
+            newest = await latest_snapshot(step_store, source, include_interrupted=True)
+            history = repair_messages(newest.messages if newest else [])
+            if is_cut(history):
+                return with_told(history, told_of(effects, source.run_id))
+        return snapshot.messages
 
     def _answered(self, run_input: RunAgentInput) -> Past:
         """Return what a run goes on from that answers interrupts."""
@@ -194,6 +219,7 @@ class Preparation:
             resumption.projection,
             effect=None if step_store is None else effect,
             may_repeat=lambda tool: tool in frontend or is_idempotent(config.source, tool),
+            told=told_of(await _effects(step_store, self.run), self.run.run_id),
         )
 
     async def _deps(self, run_input: RunAgentInput, step_store: Any) -> Any:
@@ -220,6 +246,14 @@ class Preparation:
             return await hook(self.plan.request, *more)
         result = await self.in_thread(hook, self.plan.request, *more)
         return await result if inspect.isawaitable(result) else result
+
+
+async def _effects(step_store: Any, run: StoredRun) -> list[StoredEffect]:
+    """Return what the ledger shows of the calls of a run, nothing where it keeps no verdicts."""
+    if not hasattr(step_store, "list_tool_effects"):
+        return []
+    effects: list[StoredEffect] = await step_store.list_tool_effects(run_id=run.run_id)
+    return effects
 
 
 def _output_type(agent: AbstractAgent[Any, Any]) -> Any:

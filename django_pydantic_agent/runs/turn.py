@@ -25,20 +25,24 @@ class RunTurn:
         self._key = key
         self._history = history
 
-    def begin(self, run_input: RunAgentInput) -> tuple[RunAgentInput, list[ModelMessage]]:
-        """Return the input with the thread's state and the question, and the model's history before it."""
+    def begin(self, run_input: RunAgentInput) -> tuple[RunAgentInput, list[ModelMessage], int | None]:
+        """Return the input with the thread's state and the question, and the model's history before it.
+
+        And the key of the run that this history ends with, None where there is none.
+        """
         ground = self._plan.conversation.ground(run=self._key)
         run_input = self._with_state(run_input, ground)
         results = [message for message in run_input.messages if isinstance(message, ToolMessage)]
         goes_on = self._plan.goes_on
         if goes_on is not None and self._store.boundary_seq(goes_on):
-            return run_input.model_copy(update={"messages": []}), unfinished(self._history, goes_on, results)
+            return run_input.model_copy(update={"messages": []}), unfinished(self._history, goes_on, results), goes_on
         if goes_on is not None or self._plan.regenerates:
             run_input = run_input.model_copy(update={"messages": agui_messages(ground.question)})
         elif results:
             asked = [message for message in run_input.messages if not isinstance(message, ToolMessage)]
             run_input = run_input.model_copy(update={"messages": asked})
-        return run_input, past(self._history, self._store, self._plan.conversation, ground, results)
+        history = past(self._history, self._store, self._plan.conversation, ground, results)
+        return run_input, history, ground.previous
 
     def with_state(self, run_input: RunAgentInput) -> RunAgentInput:
         """Return the input with the thread's state."""

@@ -1,21 +1,28 @@
 """The tool calls that a run was in the middle of: which have acted, which have not, and of which nobody knows."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ag_ui.core import ToolMessage
 from pydantic_ai import SkipToolExecution
 from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai.messages import ModelResponse, ToolCallPart
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, ToolCallPart, ToolReturnPart
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tools import RunContext, ToolDefinition
 
 from django_pydantic_agent.log.adapter import model_id
 from django_pydantic_agent.log.projection import Projection
+from django_pydantic_agent.stores.effects import StoredEffect, Verdict
 from django_pydantic_agent.threads.history import returned
 
-LOST_RESULT = "The tool has run, but its result was lost with the process that ran it."
+LOST_RESULT = "The tool has run, but its result was lost."
+VERDICTS = {
+    Verdict.HAPPENED: LOST_RESULT,
+    Verdict.DID_NOT_HAPPEN: "The tool call was interrupted, and the tool has done nothing.",
+    Verdict.IGNORED: "The tool call was interrupted. Nobody knows whether the tool has done anything.",
+}
+"""What the model is told of a call that a person has given a verdict on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +46,13 @@ async def unfinished_calls(
     *,
     effect: Callable[[str], Any] | None,
     may_repeat: Callable[[str], bool],
+    told: Mapping[str, str],
 ) -> UnfinishedCalls:
     """Look into the calls of a response, which is the last one in the log that `projection` stands for.
 
     `effect` returns, awaited, what the ledger has of a call, None where the call was never begun; without a ledger
-    every call without a result may have acted. `may_repeat` tells of a tool whether that does not matter.
+    every call without a result may have acted. `may_repeat` tells of a tool whether that does not matter. `told` is
+    what `told_of` makes of the ledger: a call in it is not executed, whatever its tool is.
     """
     answers = {
         message["toolCallId"]: ToolMessage.model_validate(message)
@@ -61,13 +70,61 @@ async def unfinished_calls(
             shown.append(wire_id)
             continue
         record = None if effect is None else await effect(call.tool_call_id)
-        if record is not None and record.status != "started":
+        if call.tool_call_id in told:
+            results[call.tool_call_id] = told[call.tool_call_id]
+        elif record is not None and record.status != "started":
             results[call.tool_call_id] = LOST_RESULT
         elif (record is not None or effect is None) and not may_repeat(call.tool_name):
             unknown.append(call.tool_name)
     return UnfinishedCalls(
         results=results, on_wire=on_wire, shown=frozenset(shown), unknown=list(dict.fromkeys(unknown))
     )
+
+
+def told_of(effects: Iterable[StoredEffect], run_id: str) -> dict[str, str]:
+    """Return what the model is told of the run's own calls that have returned or have a verdict, by their ids."""
+    own = [effect for effect in effects if effect.run_id == run_id]
+    told = {effect.tool_call_id: LOST_RESULT for effect in own if effect.status == "completed"}
+    return told | {
+        effect.tool_call_id: VERDICTS[Verdict(effect.verdict)]
+        for effect in own
+        if effect.verdict and effect.status == "started"
+    }
+
+
+def is_cut(messages: Sequence[ModelMessage]) -> bool:
+    """Return whether a repaired history ends with calls that were interrupted."""
+    return any(_was_interrupted(part) for message in _behind_last_calls(messages) for part in message.parts)
+
+
+def with_told(messages: Sequence[ModelMessage], told: Mapping[str, str]) -> list[ModelMessage]:
+    """Return a repaired history in which the last calls that were interrupted have what `told` has of them."""
+    behind = _behind_last_calls(messages)
+    changed = [
+        replace(message, parts=[_told(part, told) for part in message.parts])
+        if isinstance(message, ModelRequest)
+        else message
+        for message in behind
+    ]
+    return [*messages[: len(messages) - len(behind)], *changed]
+
+
+def _behind_last_calls(messages: Sequence[ModelMessage]) -> Sequence[ModelMessage]:
+    for place in range(len(messages) - 1, -1, -1):
+        message = messages[place]
+        if isinstance(message, ModelResponse) and message.tool_calls:
+            return messages[place + 1 :]
+    return ()
+
+
+def _told(part: Any, told: Mapping[str, str]) -> Any:
+    if not _was_interrupted(part) or part.tool_call_id not in told:
+        return part
+    return replace(part, content=told[part.tool_call_id])
+
+
+def _was_interrupted(part: Any) -> bool:
+    return isinstance(part, ToolReturnPart) and part.outcome == "interrupted"
 
 
 @dataclass

@@ -22,10 +22,17 @@ def split_attempt(ledger_id: str) -> tuple[str, str]:
     return (run_id, number) if run_id and number.isdecimal() else (ledger_id, "")
 
 
-async def latest_snapshot(step_store: Any, run: "StoredRun") -> "ContinuableSnapshot | None":
-    """Return the last complete snapshot of a run, which is that of the latest attempt that has one."""
+async def latest_snapshot(
+    step_store: Any, run: "StoredRun", *, include_interrupted: bool = False
+) -> "ContinuableSnapshot | None":
+    """Return the last snapshot of a run, of the complete ones unless `include_interrupted`.
+
+    It is that of the latest attempt that has one.
+    """
     for ledger_id in run.ledger_ids:
-        snapshot: ContinuableSnapshot | None = await step_store.latest_snapshot(run_id=ledger_id)
+        snapshot: ContinuableSnapshot | None = await step_store.latest_snapshot(
+            run_id=ledger_id, include_interrupted=include_interrupted
+        )
         if snapshot is not None:
             return snapshot
     return None

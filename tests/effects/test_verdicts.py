@@ -8,13 +8,14 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.core.management import CommandError, call_command
 from django.db import connection
+from pydantic_ai.messages import ToolReturnPart
 
 from django_pydantic_agent.contrib.store.default_step_store import DefaultStepStore
 from django_pydantic_agent.contrib.store.effects import settle
 from django_pydantic_agent.contrib.store.models import Run, ToolEffect
 from django_pydantic_agent.stores.effects import MAX_NOTE_CHARACTERS, Verdict
 from tests.api.posting import error, events, post
-from tests.effects.agent import GATES, SECRET
+from tests.effects.agent import GATES, SECRET, model
 from tests.effects.turns import ledger, say, status
 from tests.store.factories import request_of
 from tests.waiting import eventually
@@ -184,6 +185,38 @@ def test_a_run_that_goes_on_from_unknown_effects_says_so(client):
     assert status("r2") == "finished"
     row = row_of(client, "r2")
     assert (row["unresolved_effects"], row["parent_unresolved_effects"]) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "told"),
+    [
+        (None, "The tool call was interrupted before a result was produced."),
+        ("happened", "The tool has run, but its result was lost."),
+        ("did_not_happen", "The tool call was interrupted, and the tool has done nothing."),
+        (
+            "ignored",
+            "The tool call was interrupted. Nobody knows whether the tool has done anything.",
+        ),
+    ],
+)
+def test_the_next_turn_tells_the_model_the_verdict(client, unknown, verdict, told):
+    if verdict is not None:
+        resolve(client, unknown, verdict)
+    say(client, "hello", number=2)
+    returned = [part for message in model.requests[-1] for part in message.parts if isinstance(part, ToolReturnPart)]
+    assert [(part.tool_call_id, part.content) for part in returned] == [("act-cancelled", told)]
+
+
+def test_the_next_turn_tells_the_model_of_a_call_that_has_returned_beside_one_that_was_cut(client):
+    say(client, "act cancelled + pay now")
+    eventually(lambda: ledger()["pay-now"][0] in ("completed", "failed"))
+    ToolEffect.objects.filter(tool_name="pay").update(status="completed")
+    say(client, "hello", number=2)
+    returned = [part for message in model.requests[-1] for part in message.parts if isinstance(part, ToolReturnPart)]
+    assert {part.tool_call_id: part.content for part in returned} == {
+        "act-cancelled": "The tool call was interrupted before a result was produced.",
+        "pay-now": "The tool has run, but its result was lost.",
+    }
 
 
 def test_another_step_store_shows_its_unresolved_calls_and_takes_no_verdict(client):

@@ -191,7 +191,10 @@ def test_killed_between_a_side_effect_and_its_record_a_run_is_settled_and_resume
     assert processes.run(body).unresolved_effects == 0
     events = processes.post_here(processes.body([[{"do": "recite"}]]), route=f"resume/{body['runId']}/")
     assert events[-1]["type"] == "RUN_FINISHED"
-    assert "wrote one" in "".join(event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT")
+    recited = "".join(event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT")
+    assert "wrote one" in recited
+    # The model knows of the call, so it does not ask for it again.
+    assert "The tool has run, but its result was lost." in recited
     check_next_message(processes, "wrote one")
     assert sorted(Note.objects.values_list("text", flat=True)) == ["one", "two"]
 

@@ -4,6 +4,7 @@ from itertools import chain
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.core.management import CommandError, call_command
 from pydantic_ai_harness.step_persistence import SqliteStepStore
 
 from django_ag_ui.api.sse import for_older_viewer
@@ -183,6 +184,52 @@ def test_without_a_ledger_an_idempotent_tool_is_called_again(processes, gates):
     assert gates.count(name) == 2
     assert f"found {name}" in messages_at_end(events)[-1][1]
     assert not ToolEffect.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("verdict", "told"),
+    [
+        ("happened", "The tool has run, but its result was lost."),
+        ("did_not_happen", "the tool has done nothing"),
+        ("ignored", "Nobody knows whether the tool has done anything"),
+    ],
+)
+@pytest.mark.parametrize("mount", MOUNTS)
+def test_a_call_that_was_settled_before_is_not_made_again_and_the_model_hears_the_verdict(
+    processes, gates, mount, verdict, told
+):
+    name = f"{verdict} on {mount}"
+    script = [[spell("first"), hold(name), lookup(name)], [{"do": "recite"}]]
+    body, job = interrupted(processes, gates, name, script, mount)
+    gates.wait_reached(name, 2)
+    job.kill()
+    gates.open(name)
+    run = processes.run(body)
+    call_command("settle_effect", effect_of(run, "hold"), verdict)
+    processes.recover()
+    events = processes.check(body, job)
+    assert (processes.run(body).status, processes.run(body).attempt) == (RunStatus.FINISHED, 2)
+    # That of `hold`, and two of the idempotent tool, of which nobody has said anything.
+    assert gates.count(name) == 3
+    results = {event["toolCallId"]: event["content"] for event in of_type(events, "TOOL_CALL_RESULT")}
+    assert told in results["hold"]
+    assert told in messages_at_end(events)[-1][1]
+    assert effects(processes, body)["hold"] == (EffectStatus.STARTED, "crash")
+
+
+def effect_of(run, tool):
+    return str(ToolEffect.objects.get(run=run.key, tool_name=tool).pk)
+
+
+def test_a_call_of_a_run_whose_process_lives_is_not_settled(processes, gates):
+    name = "still going on"
+    body, _ = interrupted(processes, gates, name, [[hold(name)], ["done"]], "resume")
+    with pytest.raises(CommandError, match="may still be going on"):
+        call_command("settle_effect", effect_of(processes.run(body), "hold"), "happened")
+    assert effects(processes, body)["hold"] == (EffectStatus.STARTED, "")
+    gates.open(name)
+    eventually(lambda: not processes.run(body).status.is_live)
+    assert processes.run(body).status is RunStatus.FINISHED
 
 
 @pytest.mark.parametrize("mount", MOUNTS)
