@@ -36,7 +36,7 @@ class Tab:
     def send(self, messages: Sequence[Message] | None = None, **fields: Any) -> Any:
         """Post the transcript, or `messages` in its place, under a new run id; return the response."""
         headers = fields.pop("headers", None)
-        run_id = fields.pop("run_id", None) or fresh("r")
+        run_id = fields.pop("run_id", None) or fresh("run-")
         url = fields.pop("url", self.mount)
         posted = self.messages if messages is None else messages
         fields = {"protocolVersion": "1.0"} | fields

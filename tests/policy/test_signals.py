@@ -115,7 +115,7 @@ def test_questions_are_told_of_one_by_one_when_they_are_asked_and_when_they_are_
 
 def test_what_a_replaced_run_asks_nobody_is_not_told_of(heard):
     run_plan = plan()
-    run = run_plan.store.create(new_run(run_plan), on_commit=lambda run: None)
+    run = run_plan.store.create(new_run(run_plan), on_commit=lambda run, frame: None)
     asked = ending(RunStatus.INTERRUPTED, interrupts=[{"id": "i1"}])
     for asks_nobody in (True, False):
         write = RunWrite(key=run.key, epoch=1, first_seq=2, ending=asked, asks_nobody=asks_nobody)

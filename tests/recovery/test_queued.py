@@ -3,11 +3,13 @@
 import pytest
 from django.test import override_settings
 
+from django_pydantic_agent.contrib.store.erasure import set_aside
 from django_pydantic_agent.contrib.store.models import Run
 from django_pydantic_agent.runs.engine import get_engine
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores import durable_store
-from tests.recovery.test_kill import spell
+from example_project.notebook.models import Note
+from tests.recovery.test_kill import spell, write
 from tests.recovery.test_takeover import waiting
 
 
@@ -65,6 +67,27 @@ def test_a_queued_run_of_a_deactivated_user_ends_and_says_so(processes, gates):
     processes.check(second)
     run = processes.run(second)
     assert (run.status, run.error["code"]) == (RunStatus.FAILED, "unknown_owner")
+
+
+def test_C43_a_queued_run_whose_owner_is_being_erased_is_never_executed(processes, gates):
+    gates.open("executed for nobody")
+    queued(processes, gates, "erased", [[{"do": "gate", "name": "executed for nobody"}]])
+    set_aside(processes.owner)
+    processes.recover()
+    assert sorted(Run.objects.values_list("status", flat=True)) == ["failed", "orphaned"]
+    assert gates.count("executed for nobody") == 0
+
+
+def test_C43_a_run_whose_owner_is_being_erased_is_not_resumed(processes, gates):
+    body = processes.body([[{"do": "gate", "name": "resumed for nobody"}, write("never")]])
+    job = processes.post(body, mount="resume")
+    gates.wait_reached("resumed for nobody")
+    job.kill()
+    gates.open("resumed for nobody")
+    set_aside(processes.owner)
+    processes.recover()
+    assert Run.objects.get().status == RunStatus.FAILED
+    assert (gates.count("resumed for nobody"), Note.objects.exists()) == (1, False)
 
 
 @pytest.mark.parametrize(("mount", "times"), [("deadly", 2), ("deadly-resume", 4)])
