@@ -1,6 +1,5 @@
 """pydantic-ai's AG-UI adapter, with the start and the end of a run left to the engine."""
 
-import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,9 +22,8 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.ui.ag_ui import AGUIAdapter, AGUIEventStream
 
+from django_pydantic_agent.log.call_ids import model_id
 from django_pydantic_agent.stores.approvals import AskedCall
-
-_NUMBER = re.compile(r"~\d+$")
 
 
 @dataclass
@@ -108,11 +106,6 @@ def calls_on_wire(history: Iterable[ModelMessage], wire_ids: Iterable[str]) -> d
     last = {part.tool_call_id: part for part in calls}
     found = {wire: exact.get(wire) or last.get(model_id(wire)) for wire in wire_ids}
     return {wire: part for wire, part in found.items() if part is not None}
-
-
-def model_id(wire_id: str) -> str:
-    """Return the id that the model gave a call, or another one that would be the same on the wire."""
-    return _NUMBER.sub("", wire_id)
 
 
 class ToolCallIds:

@@ -11,7 +11,7 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, Tool
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tools import RunContext, ToolDefinition
 
-from django_pydantic_agent.log.adapter import model_id
+from django_pydantic_agent.log.call_ids import model_id
 from django_pydantic_agent.log.projection import Projection
 from django_pydantic_agent.stores.effects import StoredEffect, Verdict
 from django_pydantic_agent.threads.history import returned

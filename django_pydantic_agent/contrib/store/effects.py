@@ -3,8 +3,10 @@
 from datetime import UTC, datetime
 
 from django.db import router
+from django.utils.translation import gettext
 
 from django_pydantic_agent.contrib.store.models import Run, ToolEffect
+from django_pydantic_agent.contrib.store.models.ledger import EffectStatus
 from django_pydantic_agent.contrib.store.querysets import ToolEffectQuerySet
 from django_pydantic_agent.log.frames import storable
 from django_pydantic_agent.stores.effects import Verdict
@@ -40,3 +42,19 @@ def settle(effect: int, verdict: Verdict, *, by: str, note: str = "") -> bool:
             verdict=verdict, verdict_by=storable(by), verdict_at=datetime.now(UTC), verdict_note=storable(note)
         )
     )
+
+
+def refusal(effect: int) -> str:
+    """Return why no verdict can be given on an effect, empty where one can."""
+    effects = ToolEffect.objects.using(router.db_for_write(ToolEffect)).filter(pk=effect)
+    if effects.of_unknown_outcome().exists():
+        return ""
+    found = effects.first()
+    if found is None:
+        return gettext("There is no effect %(effect)s.") % {"effect": effect}
+    about = {"effect": effect, "verdict": found.verdict, "by": found.verdict_by, "status": found.status}
+    if found.verdict:
+        return gettext("Effect %(effect)s has the verdict %(verdict)s by %(by)s already.") % about
+    if found.status == EffectStatus.STARTED:
+        return gettext("The call of effect %(effect)s may still be going on.") % about
+    return gettext("Effect %(effect)s is known to be %(status)s.") % about

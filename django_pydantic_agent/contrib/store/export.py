@@ -1,4 +1,4 @@
-"""All that an owner has, as one JSON object per line."""
+"""Threads and runs, or all that an owner has, as one JSON object per line."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -32,18 +32,28 @@ def export(owner: Owner) -> Iterator[Line]:
     Each line says by `type` what it is. Threads and runs are named by their keys in the database.
     """
     alias = router.db_for_write(Run)
-    for thread in Thread.objects.using(alias).of_owner(owner).order_by("pk").iterator():
+    yield from export_threads(Thread.objects.using(alias).of_owner(owner))
+    yield from export_runs(Run.objects.using(alias).of_owner(owner))
+
+
+def export_threads(threads: "models.QuerySet[Thread]") -> Iterator[Line]:
+    """Yield each of these threads with its messages, in the form of `export`."""
+    for thread in threads.order_by("pk").iterator():
         yield {"type": "thread", **_columns(thread)}
-        yield from _messages(thread, alias)
-    for run in Run.objects.using(alias).of_owner(owner).order_by("pk").iterator():
+        yield from _messages(thread, threads.db)
+
+
+def export_runs(runs: "models.QuerySet[Run]") -> Iterator[Line]:
+    """Yield each of these runs with all that is kept of it, in the form of `export`."""
+    for run in runs.order_by("pk").iterator():
         yield {"type": "run", **_columns(run)}
-        yield from _events(run, alias)
+        yield from _events(run, runs.db)
         for relation in Run._meta.related_objects:
             if relation.on_delete is models.CASCADE and relation.related_model is not RunFrames:
                 model: Any = relation.related_model
-                rows = model._base_manager.using(alias).filter(run=run.pk).order_by("pk")
+                rows = model._base_manager.using(runs.db).filter(run=run.pk).order_by("pk")
                 yield from ({"type": model._meta.model_name, **_columns(row)} for row in rows.iterator())
-        yield from _model_messages(run, alias)
+        yield from _model_messages(run, runs.db)
 
 
 def _messages(thread: Thread, alias: str) -> Iterator[Line]:

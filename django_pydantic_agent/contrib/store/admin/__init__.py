@@ -1,4 +1,6 @@
-from django_pydantic_agent.contrib.store.admin.ledger import SnapshotAdmin, StepEventAdmin, ToolEffectAdmin
+from django_pydantic_agent.contrib.store.admin.effects import ToolEffectAdmin
+from django_pydantic_agent.contrib.store.admin.ledger import InterruptAdmin, SnapshotAdmin, StepEventAdmin
 from django_pydantic_agent.contrib.store.admin.runs import RunAdmin
+from django_pydantic_agent.contrib.store.admin.threads import ThreadAdmin
 
-__all__ = ["RunAdmin", "SnapshotAdmin", "StepEventAdmin", "ToolEffectAdmin"]
+__all__ = ["InterruptAdmin", "RunAdmin", "SnapshotAdmin", "StepEventAdmin", "ThreadAdmin", "ToolEffectAdmin"]

@@ -1,43 +1,59 @@
-"""Runs in the admin."""
+"""Runs in the admin: what happened in each, and what an operator does about it."""
 
+from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from django.contrib import admin
-from django.db.models import Exists, OuterRef, QuerySet
-from django.http import HttpRequest
-from django.urls import reverse
+from django.contrib import admin, messages
+from django.db import router
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models.fields.json import KT
+from django.http import Http404, HttpRequest, HttpResponseBase, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
+from django.views.decorators.http import require_POST
 
-from django_pydantic_agent.contrib.store.admin.base import ReadOnlyAdmin
-from django_pydantic_agent.contrib.store.models import Run, Snapshot, StepEvent, ToolEffect
+from django_pydantic_agent.contrib.store.admin.base import TEMPLATES, ExportAdmin
+from django_pydantic_agent.contrib.store.admin.filters import (
+    HasUnresolvedEffects,
+    ServerFilter,
+    StartedFilter,
+    WaitsForApproval,
+)
+from django_pydantic_agent.contrib.store.admin.payloads import download, in_short
+from django_pydantic_agent.contrib.store.models import Interrupt, Run, Snapshot, StepEvent, Thread, ToolEffect
+from django_pydantic_agent.runs.states import LIVE, Decision
 from django_pydantic_agent.runs.timing import readable
 
+if TYPE_CHECKING:
+    from django_pydantic_agent.contrib.store.run_log import RunLog
+    from django_pydantic_agent.contrib.store.timeline import Entry
 
-class HasUnresolvedEffects(admin.SimpleListFilter):
-    title = _("unresolved effects")
-    parameter_name = "unresolved"
+MAX_RELATED = 20
+"""How many effects, interrupts and children the page of a run shows; its links lead to the others."""
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [("1", _("Yes"))]
+LAST_EVENTS = 200
+"""From how many events before the end the last page of a timeline begins."""
 
-    def queryset(self, request: HttpRequest, queryset: "QuerySet[Any]") -> "QuerySet[Any]":
-        if self.value() != "1":
-            return queryset
-        return queryset.filter(Exists(ToolEffect.objects.unresolved().filter(run=OuterRef("pk"))))
+_ASKING = Exists(Interrupt.objects.filter(run=OuterRef("pk"), decision=Decision.PENDING))
+_SHOWN_OF_UNKNOWN = ("tool_name", "tool_call_id", "arguments", "reason", "started_at")
 
 
 @admin.register(Run)
-class RunAdmin(ReadOnlyAdmin):
+class RunAdmin(ExportAdmin):
     columns = (
         "run_id",
         "owner",
         "scope",
         "thread_id",
+        "in_thread",
         "parent_run_id",
+        "parent",
+        "run_digest",
         "server",
         "idempotency_key",
         "status",
@@ -46,6 +62,7 @@ class RunAdmin(ReadOnlyAdmin):
         "first_seq",
         "last_seq",
         "attempt",
+        "cancel_requested",
         "cancel_after",
         "error",
         "interrupts",
@@ -59,36 +76,181 @@ class RunAdmin(ReadOnlyAdmin):
         "preview",
         "is_continuable",
     )
+    payloads = ("input", "preview", "error", "interrupts", "usage", "metadata", "idempotency_key")
     list_display = (
         "run_id",
         "status",
+        "unresolved_effects",
         "owner",
-        "thread_id",
+        "server",
+        "agent_name",
+        "preview",
         "created_at",
         "finished_at",
         "duration",
-        "preview",
-        "unresolved_effects",
+        "attempt",
+        "error_code",
+        "tokens",
+        "thread_id",
     )
-    list_filter = ("status", HasUnresolvedEffects)
-    search_fields = ("run_id", "thread_id", "owner")
+    list_filter = ("status", HasUnresolvedEffects, WaitsForApproval, StartedFilter, ServerFilter)
+    search_fields = ("run_id", "thread_id", "owner", "preview")
+    search_help_text = _("Run id, thread id, owner or preview")
     ordering = ("-pk",)
     fields = (
-        *columns[: columns.index("first_seq")],
-        "kept_events",
-        *columns[columns.index("attempt") : columns.index("timing")],
-        "times",
-        *columns[columns.index("created_at") : columns.index("conversation_id")],
-        "duration",
-        *columns[columns.index("conversation_id") :],
+        "status",
         "unresolved_effects",
+        "error",
+        "owner",
+        "scope",
+        "thread",
+        "came_from",
+        "server",
+        "agent_name",
+        "preview",
+        "input",
+        "created_at",
+        "finished_at",
+        "duration",
+        "attempt",
+        "times",
+        "kept_events",
+        "usage",
+        "interrupts",
+        "cancel_requested",
+        "cancel_after",
+        "is_continuable",
+        "run_id",
+        "is_ledger_only",
+        "protocol",
+        "idempotency_key",
+        "conversation_id",
+        "metadata",
         "ledger",
     )
+    actions = ("export", "cancel")
+    change_form_template = f"{TEMPLATES}/run.html"
 
     def get_queryset(self, request: HttpRequest) -> "QuerySet[Any]":
         runs: Any = super().get_queryset(request)
-        counted: QuerySet[Any] = runs.with_unresolved_effects()
+        counted: QuerySet[Any] = runs.with_unresolved_effects().annotate(
+            error_code=KT("error__code"),
+            input_tokens=KT("usage__input_tokens"),
+            output_tokens=KT("usage__output_tokens"),
+        )
         return counted
+
+    def get_urls(self) -> list[URLPattern]:
+        return [
+            self.route("cancel", view=require_POST(self.cancel_view)),
+            self.route("events", view=self.events_view),
+            self.route("log", view=self.log_view),
+            self.route("event", "<int:seq>/", view=self.event_view),
+            self.route("text", "<int:seq>/", view=self.text_view),
+            *super().get_urls(),
+        ]
+
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
+        ours = ("in_thread__id__exact", "parent__id__exact")
+        return lookup in ours or super().lookup_allowed(lookup, value, request)  # type: ignore[arg-type]
+
+    def lines(self, rows: "QuerySet[Any]") -> Iterator[dict[str, Any]]:
+        from django_pydantic_agent.contrib.store.export import export_runs
+
+        return export_runs(rows)
+
+    def has_cancel_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm(f"{self.opts.app_label}.cancel_run")
+
+    @admin.action(description=_("Cancel selected runs"), permissions=["cancel"])
+    def cancel(self, request: HttpRequest, queryset: "QuerySet[Any]") -> None:
+        number = sum(self._cancel(request, run) for run in queryset.filter(Q(status__in=LIVE) | Q(_ASKING)))
+        told = ngettext("%(number)d run was asked to stop.", "%(number)d runs were asked to stop.", number)
+        self.message_user(request, told % {"number": number}, messages.SUCCESS if number else messages.WARNING)
+
+    def cancel_view(self, request: HttpRequest, key: int) -> HttpResponseBase:
+        run = self.row(request, key, action="cancel")
+        if self._cancel(request, run):
+            self.message_user(request, gettext("The run was asked to stop."), messages.SUCCESS)
+        else:
+            self.message_user(request, gettext("The run has ended already."), messages.WARNING)
+        return HttpResponseRedirect(self.url("change", key))
+
+    def _cancel(self, request: HttpRequest, run: Run) -> bool:
+        """Ask a run to stop, or give up what it asks; False where there is neither to do."""
+        from django_pydantic_agent.contrib.store.default_conversation_store import DefaultConversationStore
+        from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore
+        from django_pydantic_agent.runs.engine import get_engine
+
+        store = DatabaseRunStore()
+        if run.status in LIVE:
+            done = get_engine().request_cancel(run.pk, store=store)
+        elif done := Run.objects.using(router.db_for_write(Run)).filter(_ASKING, pk=run.pk).exists():
+            store.give_up(run.pk, Decision.CANCELLED, conversation=DefaultConversationStore())
+        if done:
+            self.log_change(request, run, gettext("Cancelled."))
+        return done
+
+    def events_view(self, request: HttpRequest, key: int) -> TemplateResponse:
+        from django_pydantic_agent.contrib.store.timeline import events
+
+        run = self.row(request, key)
+        page = events(_log_of(run), after=_after(request, run), last_seq=run.last_seq)
+        rows = [(seq, in_short(frame.decode(), self.url("event", key, seq))) for seq, frame in page.rows]
+        context = {"run": run, "rows": rows, "next": page.next, "can_export": self.has_export_permission(request)}
+        return self.page(request, "events.html", title=gettext("Events"), **context)
+
+    def log_view(self, request: HttpRequest, key: int) -> HttpResponseBase:
+        run = self.row(request, key, action="export")
+        frames = _frames(run, after=run.first_seq - 1)
+        return download(request, (frame.decode() + "\n" for frame in frames), name=f"log-{key}.jsonl")
+
+    def event_view(self, request: HttpRequest, key: int, seq: int) -> HttpResponseBase:
+        frame = next(self._from(request, key, seq))
+        return download(request, iter([frame.decode()]), name=f"event-{key}-{seq}.json")
+
+    def text_view(self, request: HttpRequest, key: int, seq: int) -> HttpResponseBase:
+        from django_pydantic_agent.contrib.store.timeline import whole_text
+
+        return download(request, whole_text(self._from(request, key, seq)), name=f"text-{key}-{seq}.txt")
+
+    def _from(self, request: HttpRequest, key: int, seq: int) -> Iterator[bytes]:
+        """Return the frames of a log from seq `seq` on, of which there is one."""
+        run = self.row(request, key)
+        if not max(run.first_seq, 1) <= seq <= run.last_seq:
+            raise Http404
+        return _frames(run, after=seq - 1)
+
+    def about(self, request: HttpRequest, row: Any) -> dict[str, Any]:
+        from django_pydantic_agent.contrib.store.effects import effects_of
+        from django_pydantic_agent.contrib.store.timeline import timeline
+
+        run: Run = row
+        alias = router.db_for_write(Run)
+        page = timeline(_log_of(run), after=_after(request, run), last_seq=run.last_seq)
+        unknown = effects_of(run.pk, using=alias).unresolved().select_related("run")
+        children = Run.objects.using(alias).filter(Q(parent=run.pk) | Q(parent_digest=run.run_digest)).order_by("-pk")
+        interrupts = Interrupt.objects.using(alias).filter(run=run.pk).order_by("-pk")
+        asked = list(interrupts.only("interrupt_id", "tool_name", "decision", "decider")[:MAX_RELATED])
+        waits = any(interrupt.decision == Decision.PENDING for interrupt in asked)
+        return {
+            "timeline": [self._shown(run, entry) for entry in page.rows],
+            "next": page.next,
+            "last": max(run.last_seq - LAST_EVENTS, run.first_seq - 1),
+            "unknown": unknown.only("run__run_id", *_SHOWN_OF_UNKNOWN)[:MAX_RELATED],
+            "asked": asked,
+            "children": children.only("run_id", "status", "is_ledger_only", "agent_name")[:MAX_RELATED],
+            "can_cancel": self.has_cancel_permission(request) and (run.status in LIVE or waits),
+            "can_export": self.has_export_permission(request),
+            "can_settle": request.user.has_perm(f"{self.opts.app_label}.change_tooleffect"),
+        }
+
+    def _shown(self, run: Run, entry: "Entry") -> dict[str, Any]:
+        return {
+            "entry": entry,
+            "text": in_short(entry.text, self.url("text", run.pk, entry.seq)),
+            "result": in_short(entry.result, self.url("text", run.pk, entry.result_seq)),
+        }
 
     @admin.display(description=_("duration"))
     def duration(self, run: Run) -> timedelta | None:
@@ -113,12 +275,54 @@ class RunAdmin(ReadOnlyAdmin):
         number: int = run.unresolved_effects
         return number
 
+    @admin.display(description=_("error"))
+    def error_code(self, run: Any) -> str | None:
+        code: str | None = run.error_code
+        return code
+
+    @admin.display(description=_("tokens in / out"))
+    def tokens(self, run: Any) -> str | None:
+        return None if run.input_tokens is None else f"{run.input_tokens} / {run.output_tokens}"
+
+    @admin.display(description=_("thread"))
+    def thread(self, run: Run) -> str:
+        if run.in_thread_id is None:
+            return run.thread_id
+        return format_html('<a href="{}">{}</a>', self.url_of(Thread, "change", run.in_thread_id), run.thread_id)
+
+    @admin.display(description=_("parent"))
+    def came_from(self, run: Run) -> str | None:
+        if run.parent_id is None:
+            return run.parent_run_id
+        return format_html('<a href="{}">{}</a>', self.url("change", run.parent_id), run.parent_run_id)
+
     @admin.display(description=_("ledger"))
     def ledger(self, run: Run) -> SafeString:
         """Link to what the ledger holds of the run."""
-        links = []
-        for model in (StepEvent, Snapshot, ToolEffect):
-            options = model._meta
-            url = reverse(f"{self.admin_site.name}:{options.app_label}_{options.model_name}_changelist")
-            links.append((f"{url}?run__id__exact={run.pk}", options.verbose_name_plural))
+        links = [
+            (f"{self.url_of(model, 'changelist')}?run__id__exact={run.pk}", model._meta.verbose_name_plural)
+            for model in (StepEvent, Snapshot, ToolEffect, Interrupt)
+        ]
         return format_html("<p>{}</p>", format_html_join(", ", '<a href="{}">{}</a>', links))
+
+
+def _log_of(run: Run) -> "RunLog":
+    from django_pydantic_agent.contrib.store.run_log import RunLog
+
+    return RunLog(run=run.pk, using=router.db_for_write(Run))
+
+
+def _frames(run: Run, *, after: int) -> Iterator[bytes]:
+    from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore
+    from django_pydantic_agent.log.reading import frames_after
+
+    return frames_after(DatabaseRunStore(), run.pk, after=after)
+
+
+def _after(request: HttpRequest, run: Run) -> int:
+    """Return behind which seq a page of a log begins, that of the first event by default."""
+    try:
+        after = int(request.GET.get("after", 0))
+    except ValueError:
+        after = 0
+    return min(max(after, run.first_seq - 1), run.last_seq)

@@ -103,6 +103,7 @@ class Run(models.Model):
     class Meta:
         verbose_name = _("run")
         verbose_name_plural = _("runs")
+        permissions = (("cancel_run", "Can cancel run"), ("export_run", "Can export run"))
         constraints = (
             models.UniqueConstraint(fields=["run_digest"], name="dpa_store_run_digest"),
             models.UniqueConstraint(fields=["idempotency_digest"], name="dpa_store_run_idempotency"),

@@ -42,6 +42,7 @@ class Thread(models.Model):
     class Meta:
         verbose_name = _("thread")
         verbose_name_plural = _("threads")
+        permissions = (("export_thread", "Can export thread"),)
         constraints = (models.UniqueConstraint(fields=["thread_digest"], name="dpa_store_thread_digest"),)
         indexes = (
             models.Index(fields=["partition_digest", "is_archived", "updated_at", "id"], name="dpa_store_thread_list"),

@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import router
 
 from django_pydantic_agent.conf import agent_settings
-from django_pydantic_agent.contrib.store.effects import note_reason, settle
+from django_pydantic_agent.contrib.store.effects import note_reason, refusal, settle
 from django_pydantic_agent.contrib.store.models import ToolEffect
 from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore
 from django_pydantic_agent.runs.states import LIVE
@@ -37,23 +37,13 @@ class Command(BaseCommand):
         elif any(settle(effect, Verdict(verdict), by=by, note=note) for _ in _tries(effect)):
             self.stdout.write(f"Effect {effect}: {verdict}.")
         else:
-            raise CommandError(self._refusal(effect))
+            raise CommandError(refusal(effect))
 
     def _list(self) -> None:
         for effect in _effects().unresolved().select_related("run").order_by("pk").iterator():
             reason = effect.reason or ("the run is live" if effect.run.status in LIVE else "no reason known")
             known = f"{effect.tool_name} {effect.arguments} ({reason})"
             self.stdout.write(f"{effect.pk}: run {effect.run.run_id}, {effect.started_at:%Y-%m-%d %H:%M:%S}, {known}")
-
-    def _refusal(self, key: int) -> str:
-        effect = _effects().filter(pk=key).first()
-        if effect is None:
-            return f"There is no effect {key}."
-        if effect.verdict:
-            return f"Effect {key} has the verdict {effect.verdict} by {effect.verdict_by} already."
-        if effect.status == "started":
-            return f"The call of effect {key} may still be going on."
-        return f"Effect {key} is known to be {effect.status}."
 
 
 def _tries(effect: int) -> Iterator[None]:
