@@ -1,6 +1,7 @@
 """The agent behind the pages: it plays the script in the user's message, and some of its tools wait or ask."""
 
 from ag_ui.core import ActivityDeltaEvent, ActivitySnapshotEvent
+from asgiref.sync import sync_to_async
 from pydantic_ai import ToolReturn
 
 from django_pydantic_agent import ToolRegistry
@@ -16,6 +17,14 @@ async def hold(gate: str) -> str:
     """Wait at a gate of the test."""
     await pass_gate(gate)
     return f"passed {gate}"
+
+
+@registry.tool
+async def charge(number: int, gate: str) -> str:
+    """Do something that must not be done twice, then wait at a gate of the test."""
+    await sync_to_async(count)(f"charge {number}")
+    await pass_gate(gate)
+    return f"charged {number}"
 
 
 @registry.tool(requires_approval=True)

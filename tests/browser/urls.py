@@ -1,3 +1,5 @@
+from django.contrib import admin
+from django.http import HttpResponse
 from django.urls import path
 
 from django_ag_ui import AGUIServer
@@ -11,6 +13,9 @@ talk = AGUIServer(
 plain = AGUIServer(registry, namespace="plain", step_store=DefaultStepStore)
 
 urlpatterns = [
+    # A browser asks for one where a page names none, and reports a 404 as an error of the page.
+    path("favicon.ico", lambda request: HttpResponse(status=204)),
+    path("admin/", admin.site.urls),
     path("talk/", talk.urls),
     path("plain/", plain.urls),
 ]
