@@ -95,7 +95,6 @@ class RunAdmin(ExportAdmin):
     )
     list_filter = ("status", HasUnresolvedEffects, WaitsForApproval, StartedFilter, ServerFilter)
     search_fields = ("run_id", "thread_id", "owner", "preview")
-    search_help_text = _("Run id, thread id, owner or preview")
     ordering = ("-pk",)
     fields = (
         "status",

@@ -49,7 +49,6 @@ class ThreadAdmin(ExportAdmin):
     )
     list_filter = ("is_archived",)
     search_fields = ("thread_id", "owner", "title", "preview")
-    search_help_text = _("Thread id, owner, title or preview")
     ordering = ("-pk",)
     fields = (*columns[:9], "state", *columns[9:])
     change_form_template = f"{TEMPLATES}/thread.html"
