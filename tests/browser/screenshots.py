@@ -133,6 +133,21 @@ def after_the_logout(browser: Browser, profile: Profile, mount: str) -> None:
     browser.call(profile.name, "addCookies", cookies)
 
 
+def admin(profile: Profile, base: str) -> None:
+    tab = profile.open(f"{base}/admin/django_pydantic_agent_store/run/")
+    tab("setViewportSize", {"width": 1800, "height": 700})
+    take(tab, "admin-runs")
+    tab("setViewportSize", {"width": 1000, "height": 700})
+    tab("click", "#result_list tr:has-text('Measure every pine') th a")
+    tab.see(".dpa-unknown", "crash")
+    take(tab, "admin-run")
+    tab("click", ".dpa-unknown a:text-is('Settle')")
+    tab("check", "input[value=did_not_happen]")
+    tab("fill", "textarea[name=note]", "The tape measure never left the shed.")
+    take(tab, "admin-settle")
+    tab("close")
+
+
 def main() -> None:
     PICTURES.mkdir(exist_ok=True)
     port = free_port()
@@ -145,6 +160,7 @@ def main() -> None:
             before_the_crash(profile, f"{base}/agent/")
         with example(Path(directory), port):
             after_the_crash(profile, f"{base}/agent/", f"{base}/forester/")
+            admin(profile, base)
             after_the_logout(browser, profile, f"{base}/agent/")
         with example(Path(directory), port, language="he"):
             from_right_to_left(profile, f"{base}/agent/")

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from django.contrib.admin import site
+from django.contrib.admin import ShowFacets, site
 from django.contrib.auth import get_user_model
 from django.db import connection, models
 from django.test import Client
@@ -31,7 +31,7 @@ def staff() -> Client:
 
 def columns_of(sql: str) -> set[str]:
     """Return the columns that a SELECT has the database send as they are."""
-    return set(re.findall(r"(?:SELECT |, )\S+\W(\w+)\W(?=,| FROM)", sql))
+    return set(re.findall(r"(?:SELECT |, )[^\s(]+\W(\w+)\W(?=,| FROM)", sql))
 
 
 def payload_columns(model: Any) -> set[str]:
@@ -169,3 +169,4 @@ def test_every_admin_of_the_app_is_bounded():
         model_admin = site._registry[model]
         assert model_admin.paginator is BoundedPaginator
         assert not model_admin.show_full_result_count
+        assert model_admin.show_facets is ShowFacets.NEVER

@@ -42,9 +42,9 @@ def generate(model: Any, number: int, run: Run, columns: dict[str, str]) -> None
     names = ", ".join(map(connection.ops.quote_name, ["run_id", *columns]))
     with connection.cursor() as cursor:
         cursor.execute(
-            f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {number}) "
+            f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {number}) "  # noqa: S608
             f"INSERT INTO {model._meta.db_table} ({names}) "
-            f"SELECT {run.pk}, {', '.join(columns.values()).replace('% ', '%% ')} FROM n",  # noqa: S608
+            f"SELECT {run.pk}, {', '.join(columns.values()).replace('% ', '%% ')} FROM n",
             [PAYLOAD],
         )
 

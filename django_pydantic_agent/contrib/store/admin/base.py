@@ -56,6 +56,7 @@ class ReadOnlyAdmin(_ModelAdmin):
     list_per_page = 50
     paginator = BoundedPaginator
     show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
     actions: Sequence[str] = ()
     view_on_site = False
 

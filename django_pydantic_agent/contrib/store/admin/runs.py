@@ -252,9 +252,9 @@ class RunAdmin(ExportAdmin):
         }
 
     @admin.display(description=_("duration"))
-    def duration(self, run: Run) -> timedelta | None:
+    def duration(self, run: Run) -> timedelta | str:
         if run.finished_at is None or run.created_at is None:
-            return None
+            return self.get_empty_value_display()
         taken: timedelta = run.finished_at - run.created_at
         return taken
 
@@ -286,13 +286,13 @@ class RunAdmin(ExportAdmin):
     @admin.display(description=_("thread"))
     def thread(self, run: Run) -> str:
         if run.in_thread_id is None:
-            return run.thread_id
+            return run.thread_id or self.get_empty_value_display()
         return format_html('<a href="{}">{}</a>', self.url_of(Thread, "change", run.in_thread_id), run.thread_id)
 
     @admin.display(description=_("parent"))
-    def came_from(self, run: Run) -> str | None:
+    def came_from(self, run: Run) -> str:
         if run.parent_id is None:
-            return run.parent_run_id
+            return run.parent_run_id or self.get_empty_value_display()
         return format_html('<a href="{}">{}</a>', self.url("change", run.parent_id), run.parent_run_id)
 
     @admin.display(description=_("ledger"))

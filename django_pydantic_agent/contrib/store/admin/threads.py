@@ -8,7 +8,6 @@ from django.db import router
 from django.db.models import BinaryField, Q, QuerySet
 from django.db.models.functions import Substr
 from django.http import HttpRequest
-from django.utils.translation import gettext_lazy as _
 
 from django_pydantic_agent.contrib.store.admin.base import TEMPLATES, ExportAdmin
 from django_pydantic_agent.contrib.store.models import Run, Thread, ThreadMessage
