@@ -52,6 +52,8 @@ def test_killed_after_a_side_effect_a_run_is_settled_in_the_admin_and_goes_on_wi
         tab("click", ".field-run_link a")
         tab.see(".dpa-entry[data-kind=call]", "it happened")
         tab.miss(".dpa-unknown")
+        export = tab("download", ".object-tools a:text-is('Export')")
+        assert '"verdict":"happened"' in export["text"]
         assert tab("faults") == []
         with browser.profile(visitor) as own:
             conversation = own.open(url(server, thread))

@@ -207,6 +207,17 @@ def test_the_list_shows_tokens_and_the_code_of_the_error_alone(staff):
     assert '<td class="field-error_code">text</td>' in content
 
 
+def test_a_call_that_still_goes_on_is_not_called_unknown(staff):
+    (run,) = make_rows(1)
+    effect = ToolEffect.objects.get(run=run, status="started")
+    settle = page_of(ToolEffect, "settle", effect.pk)
+    for status, is_unknown in (("running", False), ("orphaned", True)):
+        Run.objects.filter(pk=run.pk).update(status=status)
+        pages = [page_of(Run, "change", run.pk), page_of(ToolEffect, "change", effect.pk)]
+        assert [settle in content_of(staff, page) for page in pages] == [is_unknown] * 2
+        assert listed(staff, unresolved="1") == [run.pk] * is_unknown
+
+
 def test_export_holds_the_whole_run(staff):
     run, other = make_rows(2)
     Snapshot.objects.update(history_writer=0, history_number=0, history_size=0)

@@ -17,7 +17,7 @@ from django_pydantic_agent.contrib.store.admin.base import TEMPLATES
 from django_pydantic_agent.contrib.store.admin.filters import Unresolved
 from django_pydantic_agent.contrib.store.admin.ledger import LedgerAdmin
 from django_pydantic_agent.contrib.store.models import ToolEffect
-from django_pydantic_agent.contrib.store.models.ledger import EFFECT_FIELDS, EFFECT_TEXTS, VERDICT, EffectStatus
+from django_pydantic_agent.contrib.store.models.ledger import EFFECT_FIELDS, EFFECT_TEXTS, VERDICT
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.stores.effects import MAX_NOTE_CHARACTERS, Verdict
 
@@ -60,8 +60,9 @@ class ToolEffectAdmin(LedgerAdmin):
         return [self.route("settle", view=self.settle_view), *super().get_urls()]
 
     def about(self, request: HttpRequest, row: Any) -> dict[str, Any]:
-        is_unresolved = row.status == EffectStatus.STARTED and not row.verdict
-        return {"can_settle": is_unresolved and self.has_settle_permission(request)}
+        from django_pydantic_agent.contrib.store.effects import refusal
+
+        return {"can_settle": self.has_settle_permission(request) and not refusal(row.pk)}
 
     @admin.action(description=_("Settle selected tool effects"), permissions=["settle"])
     def settle(self, request: HttpRequest, queryset: "QuerySet[Any]") -> HttpResponseBase | None:

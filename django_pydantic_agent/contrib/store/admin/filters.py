@@ -30,7 +30,7 @@ class HasUnresolvedEffects(YesFilter):
     def queryset(self, request: HttpRequest, queryset: "QuerySet[Any]") -> "QuerySet[Any]":
         if self.value() != "1":
             return queryset
-        return queryset.filter(Exists(ToolEffect.objects.unresolved().filter(run=OuterRef("pk"))))
+        return queryset.filter(Exists(ToolEffect.objects.of_unknown_outcome().filter(run=OuterRef("pk"))))
 
 
 class WaitsForApproval(YesFilter):

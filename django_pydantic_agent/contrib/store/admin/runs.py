@@ -227,7 +227,7 @@ class RunAdmin(ExportAdmin):
         run: Run = row
         alias = router.db_for_write(Run)
         page = timeline(_log_of(run), after=_after(request, run), last_seq=run.last_seq)
-        unknown = effects_of(run.pk, using=alias).unresolved().select_related("run")
+        unknown = effects_of(run.pk, using=alias).of_unknown_outcome().select_related("run")
         children = Run.objects.using(alias).filter(Q(parent=run.pk) | Q(parent_digest=run.run_digest)).order_by("-pk")
         interrupts = Interrupt.objects.using(alias).filter(run=run.pk).order_by("-pk")
         asked = list(interrupts.only("interrupt_id", "tool_name", "decision", "decider")[:MAX_RELATED])
