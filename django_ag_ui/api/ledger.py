@@ -57,7 +57,7 @@ def event_call_ids(view: AGUIView, run: StoredRun, called: Collection[str]) -> d
     """
     if not called:
         return {}
-    from django_pydantic_agent.log.adapter import model_id
+    from django_pydantic_agent.log.call_ids import model_id
     from django_pydantic_agent.log.preamble import messages_told
     from django_pydantic_agent.runs.attach import preamble
 
