@@ -26,6 +26,7 @@ from django_pydantic_agent.runs.hooks import RunHooks
 from django_pydantic_agent.runs.plan import RunPlan
 from django_pydantic_agent.runs.recorder import Journal
 from django_pydantic_agent.runs.resumption import Resumption
+from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.runs.turn import RunTurn
 from django_pydantic_agent.runs.unfinished_calls import (
     AnsweredCalls,
@@ -176,7 +177,8 @@ class Preparation:
         snapshot = await latest_snapshot(step_store, source)
         if snapshot is None:
             raise NotContinuable
-        effects = await _effects(step_store, source)
+        # A run that has come to its end has no call that was cut.
+        effects = [] if source.status is RunStatus.FINISHED else await _effects(step_store, source)
         if any(effect.verdict for effect in effects):
             newest = await latest_snapshot(step_store, source, include_interrupted=True)
             history = repair_messages(newest.messages if newest else [])
