@@ -40,6 +40,7 @@ def kept_request(plan: RunPlan) -> dict[str, Any]:
         "thread": None
         if thread is None
         else {
+            "revision": thread.start.revision,
             "goes_on": thread.goes_on,
             "regenerates": thread.regenerates,
             "catches_up": thread.catches_up,
@@ -99,10 +100,14 @@ def _thread_plan(orphan: Orphan, mount: Mount, store: RunStore, kept: dict[str, 
     run = orphan.run
     if mount.conversation is None or run.owner is None:
         raise CannotRebuild(UNKNOWN_SERVER)
-    messages = accepted_messages(run.key, store)
-    # The turn is written already: what it was decided on does not count any more.
-    start = TurnStart(owner=run.owner, thread_id=run.thread_id, revision=None, messages=messages)
-    return ThreadPlan(conversation=mount.conversation, start=start, **kept)
+    decided = dict(kept)
+    start = TurnStart(
+        owner=run.owner,
+        thread_id=run.thread_id,
+        revision=decided.pop("revision"),
+        messages=accepted_messages(run.key, store),
+    )
+    return ThreadPlan(conversation=mount.conversation, start=start, **decided)
 
 
 def _user(owner: Owner) -> Any:

@@ -13,14 +13,14 @@ from tests.recovery.test_kill import spell, write
 from tests.recovery.test_takeover import waiting
 
 
-def queued(processes, gates, gate, script=None):
+def queued(processes, gates, gate, script=None, *, mount="talk"):
     """Kill a process with a run that waits at a gate and, from another process, kill one with a run queued behind."""
     first = processes.body(waiting(gate))
-    running = processes.post(first)
+    running = processes.post(first, mount=mount)
     gates.wait_reached(gate)
     second = processes.body(script or [[{"do": "recite"}]])
     second["messages"] = [*first["messages"], *second["messages"]]
-    waits = processes.post(second)
+    waits = processes.post(second, mount=mount)
     running.kill()
     waits.kill()
     assert processes.run(second).status is RunStatus.QUEUED
@@ -101,9 +101,23 @@ def test_a_run_whose_preparation_kills_each_process_is_begun_so_often_and_then_e
     assert (processes.run(body).status, gates.count(f"prepared {body['runId']}")) == (RunStatus.ORPHANED, times)
 
 
+def test_only_the_run_that_has_opened_a_thread_gives_it_a_title_whoever_executes_it(processes, gates):
+    queued(processes, gates, "titled", [["answer"]], mount="titled")
+    assert processes.recover().resumed == 1
+    assert processes.thread("titled")["title"] == "titled by r1"
+    third = processes.body([["once", {"do": "gate", "name": "third"}], ["more"]])
+    job = processes.post(third, mount="titled")
+    gates.wait_reached("third")
+    job.kill()
+    gates.open("third")
+    assert processes.recover().resumed == 1
+    assert processes.run(third).status is RunStatus.FINISHED
+    assert processes.thread("titled")["title"] == "titled by r1"
+
+
 def test_a_request_is_kept_with_its_run(processes, gates):
     _, second, _ = queued(processes, gates, "kept")
     kept = Run.objects.values_list("request", flat=True).get(run_id=second["runId"])
     assert (kept["method"], kept["path"]) == ("POST", "/talk/")
-    assert set(kept["thread"]) == {"goes_on", "regenerates", "catches_up", "knows_newest"}
+    assert set(kept["thread"]) == {"revision", "goes_on", "regenerates", "catches_up", "knows_newest"}
     processes.recover()

@@ -22,6 +22,10 @@ def die(request: RunRequest) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def title(request: RunRequest, messages: object) -> str:
+    return f"titled by {request.run_id}"
+
+
 conversations = DefaultConversationStore()
 ledger = {"step_store": DefaultStepStore, "csrf_exempt": True}
 talk = AGUIServer(registry, namespace="talk", conversation_store=conversations, **ledger)
@@ -38,6 +42,14 @@ resume_held = AGUIServer(
     conversation_store=conversations,
     on_orphan="resume",
     capabilities=[HeldAtTheEnd],
+    **ledger,
+)
+titled = AGUIServer(
+    registry,
+    namespace="titled",
+    conversation_store=conversations,
+    on_orphan="resume",
+    title_for_thread=title,
     **ledger,
 )
 deadly = AGUIServer(registry, namespace="deadly", model_for_request=die, **ledger)
@@ -58,6 +70,7 @@ urlpatterns = [
     path("resume-bare/", resume_bare.urls),
     path("resume-foreign/", resume_foreign.urls),
     path("resume-held/", resume_held.urls),
+    path("titled/", titled.urls),
     path("deadly/", deadly.urls),
     path("deadly-resume/", deadly_resume.urls),
 ]
