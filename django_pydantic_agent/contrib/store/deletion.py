@@ -7,8 +7,8 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 
+from django_pydantic_agent.connections import patiently
 from django_pydantic_agent.contrib.store.models import HistoryMessage, Run, Snapshot, Thread
-from django_pydantic_agent.contrib.store.outages import patiently
 from django_pydantic_agent.contrib.store.querysets import RunQuerySet, ThreadQuerySet
 from django_pydantic_agent.exceptions import ThreadChanged, ThreadNotFound
 from django_pydantic_agent.runs.states import LIVE
@@ -33,7 +33,7 @@ def delete_thread(threads: ThreadQuerySet, *, revision: int | None, using: str) 
         with transaction.atomic(using=using):
             return _delete(threads, revision, using)
 
-    while (live := patiently(attempt, using=using)) is None:
+    while (live := patiently(attempt)) is None:
         pass
     return live
 

@@ -13,11 +13,11 @@ from django.db import router, transaction
 from django.db.models import Case, Model, Value, When
 from django.db.models.functions import Concat, Substr
 
+from django_pydantic_agent.connections import patiently
 from django_pydantic_agent.contrib.store.deletion import batches, delete_runs
 from django_pydantic_agent.contrib.store.fields import DigestField
 from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.contrib.store.models import Run, Thread
-from django_pydantic_agent.contrib.store.outages import patiently
 from django_pydantic_agent.contrib.store.querysets import RunQuerySet, ThreadQuerySet
 from django_pydantic_agent.ownership import ERASED, USER, Owner
 
@@ -73,7 +73,7 @@ def set_aside(owner: Owner) -> Owner:
             _runs().of_owner(owner).update(**whose, **_marked(mark, Run))
             _threads().of_owner(owner).update(**whose, **_marked(mark, Thread))
 
-    patiently(take, using=_alias())
+    patiently(take)
     return aside
 
 
@@ -82,10 +82,9 @@ def delete_all(owner: Owner, *, batch_size: int) -> ErasedTally:
 
     The newest runs go first, so that nothing is left that has read what an older one wrote.
     """
-    using = _alias()
     return ErasedTally(
-        runs=sum(iter(lambda: patiently(lambda: _delete_runs(owner, batch_size), using=using), 0)),
-        threads=sum(iter(lambda: patiently(lambda: _delete_threads(owner, batch_size), using=using), 0)),
+        runs=sum(iter(lambda: patiently(lambda: _delete_runs(owner, batch_size)), 0)),
+        threads=sum(iter(lambda: patiently(lambda: _delete_threads(owner, batch_size)), 0)),
     )
 
 

@@ -10,6 +10,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import F, Min, QuerySet
 from pydantic_ai_harness.step_persistence import ContinuableSnapshot, RunRecord, StepEvent, ToolEffectRecord
 
+from django_pydantic_agent.connections import patiently
 from django_pydantic_agent.contrib.store import models, records
 from django_pydantic_agent.contrib.store.changes import (
     HISTORY_COLUMNS,
@@ -33,7 +34,6 @@ from django_pydantic_agent.contrib.store.models.ledger import (
     VERDICT,
     SnapshotState,
 )
-from django_pydantic_agent.contrib.store.outages import patiently
 from django_pydantic_agent.contrib.store.packets import within_packets
 from django_pydantic_agent.contrib.store.querysets import RunQuerySet
 from django_pydantic_agent.contrib.store.run_store import new_row
@@ -234,7 +234,7 @@ class Ledger:
                 # Somebody else has made the row at the same time.
                 return attempt()
 
-        return patiently(attempt_twice, using=alias)
+        return patiently(attempt_twice)
 
     def _lock(self, run_id: str, alias: str) -> int:
         """Return the key of a run whose row is locked until the transaction ends, and made where it is not there."""

@@ -1,4 +1,4 @@
-"""Telling a database that is away from one that refuses what it was given, and waiting for it."""
+"""Telling a database that is away from one that refuses what it was given, and trying again."""
 
 import random
 import time
@@ -8,20 +8,13 @@ from typing import Any, TypeVar
 from django.db import InterfaceError, OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_pydantic_agent.conf import agent_settings
+from django_pydantic_agent.connections import is_outage
 from django_pydantic_agent.exceptions import StoreUnavailable, UnstorableWrite
 
 T = TypeVar("T")
 
-FIRST_RETRY = 0.05
-LONGEST_RETRY = 1.0
-
 CONNECTIONS_LOST = 3
 """After so many lost connections in a row, to a database that answers, the statements are to blame."""
-
-# What MariaDB refuses for what the statement holds, in the class of errors that otherwise means an outage: too large a
-# packet, text that the column's character set has no room for, no JSON, a violated check.
-MARIADB_REFUSALS = frozenset({1153, 1366, 1406, 3140, 4025})
 
 MARIADB_DEADLOCK = 1213
 POSTGRESQL_DEADLOCK = "40P01"
@@ -48,13 +41,6 @@ def despite_deadlocks(operation: Callable[[], T], *, using: str) -> T:
                 raise
         time.sleep(random.uniform(0, attempt / 100))  # noqa: S311
     return operation()
-
-
-def is_outage(error: Exception) -> bool:
-    """Return whether the database may accept the same statements later."""
-    if not isinstance(error, OperationalError | InterfaceError):
-        return False
-    return not (error.args and error.args[0] in MARIADB_REFUSALS)
 
 
 def insistently(operation: Callable[[], T], *, using: str) -> T:
@@ -94,24 +80,3 @@ def _answers_anew(connection: BaseDatabaseWrapper, used: Any) -> bool:
     except (OperationalError, InterfaceError):
         return False
     return True
-
-
-def patiently(operation: Callable[[], T], *, using: str) -> T:
-    """Return what `operation` returns, tried again while the database is locked or away.
-
-    Raises `StoreUnavailable` after STORE_PATIENCE_SECONDS; inside a transaction of the caller's, at once.
-    """
-    deadline = time.monotonic() + agent_settings.STORE_PATIENCE_SECONDS
-    retry = FIRST_RETRY
-    while True:
-        try:
-            return operation()
-        except (OperationalError, InterfaceError) as error:
-            connection = connections[using]
-            if not is_outage(error):
-                raise
-            if connection.in_atomic_block or time.monotonic() > deadline:
-                raise StoreUnavailable(str(error)) from error
-            connection.close()
-        time.sleep(retry)
-        retry = min(retry * 2, LONGEST_RETRY)

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from django.db import router, transaction
 from django.db.models import Exists, OuterRef, Q
 
+from django_pydantic_agent.connections import patiently
 from django_pydantic_agent.contrib.store.deletion import delete_runs, delete_thread
 from django_pydantic_agent.contrib.store.models import Interrupt, Run, Thread
-from django_pydantic_agent.contrib.store.outages import patiently
 from django_pydantic_agent.contrib.store.querysets import OwnedQuerySet, RunQuerySet, ThreadQuerySet
 from django_pydantic_agent.exceptions import ThreadNotFound
 from django_pydantic_agent.ownership import ANONYMOUS
@@ -138,7 +138,7 @@ class Pruner:
     def _carefully(self, prune: Callable[[_T], None], keys: _T) -> None:
         """Have one failure hold up nothing else."""
         try:
-            patiently(lambda: prune(keys), using=self._using)
+            patiently(lambda: prune(keys))
         except Exception:
             logger.exception("What has the key %s could not be pruned.", keys)
             self.tally.failed += 1

@@ -9,9 +9,9 @@ from typing import Any
 from django.db import router
 from django.db.models import F
 
+from django_pydantic_agent.connections import patiently
 from django_pydantic_agent.contrib.store.default_conversation_store import DefaultConversationStore
 from django_pydantic_agent.contrib.store.models import Run
-from django_pydantic_agent.contrib.store.outages import patiently
 from django_pydantic_agent.contrib.store.querysets import RunQuerySet
 from django_pydantic_agent.contrib.store.run_log import RunLog
 from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore
@@ -39,7 +39,7 @@ class Tally:
 def tidy_logs() -> Tally:
     """Bring the logs of ended runs into their resting form, where their processes died before they did so."""
     runs = _runs().untidied().annotate(through=F("last_seq"))
-    return _for_each(runs, lambda log, through: patiently(log.merge, using=log.using))
+    return _for_each(runs, lambda log, through: patiently(log.merge))
 
 
 def logs_to_prune(*, ended_before: datetime) -> Tally:
@@ -55,8 +55,8 @@ def prune_logs(*, ended_before: datetime, stretches: int) -> Tally:
 
     def drop(log: RunLog, through: int) -> None:
         if log.first_seq == 1:
-            patiently(lambda: _keep_fold(log.run), using=log.using)
-        while patiently(lambda: log.drop(through=through, stretches=stretches), using=log.using):
+            patiently(lambda: _keep_fold(log.run))
+        while patiently(lambda: log.drop(through=through, stretches=stretches)):
             pass
 
     return _for_each(_runs().with_log_to_drop(ended_before=ended_before), drop)
