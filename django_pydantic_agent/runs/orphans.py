@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from ag_ui.core import EventType
 from pydantic_core import from_json
 
-from django_pydantic_agent.exceptions import LeaseLost
+from django_pydantic_agent.connections import is_outage
+from django_pydantic_agent.exceptions import LeaseLost, StoreUnavailable, ThreadNotFound
 from django_pydantic_agent.log.frames import begins_attempt, encode
 from django_pydantic_agent.log.preamble import state_frame
 from django_pydantic_agent.log.projection import Projection
@@ -35,7 +36,10 @@ _STATE = frozenset({EventType.STATE_SNAPSHOT, EventType.STATE_DELTA})
 
 
 def go_on(orphan: Orphan, store: RunStore, engine: "Engine") -> None:
-    """Execute a run here that was taken over; end it where that cannot be done."""
+    """Execute a run here that was taken over; end it where that cannot be done.
+
+    Raises what the database says that is away; nobody beats for the run then, so that it is found again.
+    """
     try:
         plan = rebuilt_plan(orphan, find_mount(orphan.run.server), store)
     except LookupError as error:
@@ -43,6 +47,8 @@ def go_on(orphan: Orphan, store: RunStore, engine: "Engine") -> None:
     except CannotRebuild as error:
         end(orphan, store, failed(error, error.failure), announcer=engine.announcer)
     except Exception as error:
+        if isinstance(error, StoreUnavailable) or is_outage(error):
+            raise
         logger.exception("Run %r could not be executed here.", orphan.run.run_id)
         end(orphan, store, failed(error), announcer=engine.announcer)
     else:
@@ -56,7 +62,12 @@ def end(orphan: Orphan, store: RunStore, outcome: Outcome, *, announcer: Announc
     it refuses.
     """
     run, conversation = orphan.run, _conversation(orphan)
-    projection = folded(orphan, store, conversation)
+    try:
+        projection = folded(orphan, store, conversation)
+    except ThreadNotFound:
+        logger.warning("The thread of run %r is gone; the run ends outside of it.", run.run_id)
+        conversation = None
+        projection = folded(orphan, store, None)
     closing = [encode(event) for event in projection.items.closing()]
     for frame in closing:
         projection.apply_frame(frame)

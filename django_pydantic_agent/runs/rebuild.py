@@ -7,6 +7,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import ObjectDoesNotExist, ValidationError
 from pydantic_core import from_json
 
+from django_pydantic_agent.exceptions import ThreadNotFound
 from django_pydantic_agent.log.frames import wire_form
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.policy.failure import Failure
@@ -19,6 +20,8 @@ from django_pydantic_agent.stores.conversations import TurnStart
 UNKNOWN_SERVER = Failure("unknown_server", "The agent that was to run is not mounted here any more.")
 UNKNOWN_OWNER = Failure("unknown_owner", "The account that the run was started from may not run it any more.")
 UNKNOWN_SOURCE = Failure("unknown_source", "The run that was to be continued is gone.")
+
+UNKNOWN_THREAD = Failure("unknown_thread", "The thread of the run is gone.")
 
 
 class CannotRebuild(Exception):
@@ -100,6 +103,10 @@ def _thread_plan(orphan: Orphan, mount: Mount, store: RunStore, kept: dict[str, 
     run = orphan.run
     if mount.conversation is None or run.owner is None:
         raise CannotRebuild(UNKNOWN_SERVER)
+    try:
+        mount.conversation.ground(run=run.key)
+    except ThreadNotFound:
+        raise CannotRebuild(UNKNOWN_THREAD) from None
     decided = dict(kept)
     start = TurnStart(
         owner=run.owner,

@@ -1,6 +1,8 @@
 """Runs that wait behind another one in their thread when their process dies."""
 
 import pytest
+from django.contrib.auth import get_user_model
+from django.db import OperationalError
 from django.test import override_settings
 
 from django_pydantic_agent.contrib.store.erasure import set_aside
@@ -67,6 +69,22 @@ def test_a_queued_run_of_a_deactivated_user_ends_and_says_so(processes, gates):
     processes.check(second)
     run = processes.run(second)
     assert (run.status, run.error["code"]) == (RunStatus.FAILED, "unknown_owner")
+
+
+def test_a_queued_run_that_cannot_be_read_because_the_database_is_away_is_begun_later(processes, gates, monkeypatch):
+    _, second, _ = queued(processes, gates, "away")
+    outages = [OperationalError("the database is away")]
+    read = get_user_model()._default_manager.get_queryset
+
+    def read_when_it_is_back():
+        if outages:
+            raise outages.pop()
+        return read()
+
+    monkeypatch.setattr(get_user_model()._default_manager, "get_queryset", read_when_it_is_back)
+    processes.recover()
+    assert processes.run(second).status is RunStatus.FINISHED
+    assert not outages
 
 
 def test_C43_a_queued_run_whose_owner_is_being_erased_is_never_executed(processes, gates):

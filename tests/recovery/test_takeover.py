@@ -213,3 +213,21 @@ def test_a_run_that_was_to_stop_when_its_process_died_ends_as_cancelled(processe
     processes.recover()
     processes.check(body, job)
     assert processes.run(body).status is RunStatus.CANCELLED
+
+
+@pytest.mark.parametrize(
+    ("mount", "status", "code"),
+    [("talk", RunStatus.ORPHANED, "orphaned"), ("resume", RunStatus.FAILED, "unknown_thread")],
+)
+def test_a_run_whose_thread_is_gone_is_ended_outside_of_it(processes, gates, mount, status, code):
+    gate = f"without a thread on {mount}"
+    body = processes.body([[spell("half"), {"do": "gate", "name": gate}]])
+    job = processes.post(body, mount=mount)
+    gates.wait_reached(gate)
+    eventually(lambda: b'"delta":"f"' in job.text)
+    job.kill()
+    Run.objects.update(in_thread=None)
+    processes.recover()
+    processes.check(body, job)
+    run = processes.run(body)
+    assert (run.status, run.error["code"]) == (status, code)
