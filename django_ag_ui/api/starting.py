@@ -96,11 +96,13 @@ class StartView(PostView):
                     thread=planned.thread,
                     answered=planned.answered,
                     gives_up=[] if (waiting := waiting_run(thread)) is None else [waiting],
+                    stops=planned.stops,
                 )
             except (ThreadChanged, InterruptDecided):
                 continue
             for key in planned.stops:
-                get_engine().request_cancel(key, store=self.run_store)
+                # Where it executes elsewhere, that process reads it from the run.
+                get_engine().cancel(key, store=self.run_store)
             return response
         raise ThreadContended
 
@@ -220,6 +222,7 @@ class StartView(PostView):
         thread: ThreadPlan | None = None,
         answered: Answered | None = None,
         gives_up: Sequence[int] = (),
+        stops: Sequence[int] = (),
     ) -> HttpResponseBase:
         """Return the stream of a new run, or of the one that the same post has started at the same moment."""
         from django_pydantic_agent.runs.engine import get_engine
@@ -239,6 +242,7 @@ class StartView(PostView):
             idempotency=self.idempotency,
             answers=() if answered is None else answered.answers,
             gives_up=gives_up,
+            stops=stops,
         )
         try:
             return self.stream(get_engine().start(plan))

@@ -37,6 +37,7 @@ def new_run(plan: RunPlan) -> NewRun:
         answers=plan.answers,
         decider=plan.request.owner.key if plan.request.owner else "",
         gives_up=plan.gives_up,
+        stops=plan.stops,
     )
 
 

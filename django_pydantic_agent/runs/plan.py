@@ -70,8 +70,9 @@ class RunPlan:
     """One run that was accepted. `source` is the run it continues; `digest` tells apart what was posted.
 
     A run with `answers` to interrupts goes on where the run stopped that asked; what the runs of the keys in `gives_up`
-    asked is cancelled. `cancel_after` is for how many seconds the run goes on while nobody watches it, None where it
-    always does. `orphan` is what another process has left of the run, None where none has begun it.
+    asked is cancelled, and those of the keys in `stops` are asked to stop. `cancel_after` is for how many seconds the
+    run goes on while nobody watches it, None where it always does. `orphan` is what another process has left of the
+    run, None where none has begun it.
     """
 
     config: AgentConfig
@@ -87,6 +88,7 @@ class RunPlan:
     idempotency: Idempotency | None = None
     answers: Sequence[Answer] = ()
     gives_up: Sequence[int] = ()
+    stops: Sequence[int] = ()
     orphan: Orphan | None = None
 
     @property

@@ -41,6 +41,7 @@ class NewRun:
     `conversation` accepts `turn` in the transaction that writes the run. `request` is JSON: what another process needs
     besides to execute the run (see `runs/rebuild.py`). The run is accepted with all of `answers` to interrupts, by
     `decider`, or not at all; what the runs of the keys in `gives_up` asked is cancelled.
+    Those of the keys in `stops` are asked to stop in the same transaction, so that they do wherever they execute.
     """
 
     owner: Owner | None
@@ -62,6 +63,7 @@ class NewRun:
     answers: Sequence[Answer] = ()
     decider: str = ""
     gives_up: Sequence[int] = ()
+    stops: Sequence[int] = ()
 
     def accept_turn(self, run: int) -> int | None:
         """Write the turn for the run of this key and return the thread's revision, None outside of threads."""

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import OperationalError
 from django.test import Client
 
 from django_pydantic_agent.contrib.store.models import Run, Thread, ThreadMessage
+from django_pydantic_agent.runs.engine import Engine
 from tests.api.agents import GATES, model
 from tests.api.conftest import logged_in
 from tests.api.posting import Message, chunks, error, frames, parse, user_message
@@ -452,6 +454,24 @@ def test_a_mount_may_interrupt_the_first_turn_which_keeps_what_it_said(client: C
     assert finish(first, second) == ["cancelled", "success"]
     assert said(tab.stored()["messages"]) == ["wait here", "begun ", "two", "echo two"]
     assert heard_texts() == ["wait here", "begun ", "two"]
+
+
+@pytest.mark.parametrize("mount", ["/talk-interrupt/", "/talk-rollback/"])
+def test_a_turn_that_is_replaced_stops_also_where_the_post_that_replaces_it_fails_behind_its_acceptance(
+    client: Client, waiting: Waiting, monkeypatch: pytest.MonkeyPatch, mount: str
+):
+    def fail(engine: Engine, run: int, *, store: Any) -> bool:
+        raise OperationalError("the database is away")
+
+    tab = Tab(client, mount)
+    first = waiting.begin(tab, "wait here")
+    with monkeypatch.context() as broken:
+        broken.setattr(Engine, "cancel", fail)
+        broken.setattr(Engine, "request_cancel", fail)
+        tab.client.raise_request_exception = False
+        assert tab.send([user_message("two", "u-two")], run_id="r-two").status_code == 503
+    second = chunks(tab.send([user_message("two", "u-two")], run_id="r-two"))
+    assert finish(first, second) == ["cancelled", "success"]
 
 
 def test_a_mount_may_interrupt_queued_turns_too(client: Client, waiting: Waiting):

@@ -53,6 +53,10 @@ def appended(run: StoredRun, number: int, **fields: Any) -> EventAppended:
     return EventAppended(number=number, run=run.key, row=event_row(run.key, event(run.run_id, **fields)))
 
 
+def asked_to_stop(*keys: int) -> list[bool]:
+    return [Run.objects.values_list("cancel_requested", flat=True).get(pk=key) for key in keys]
+
+
 def read(store: DatabaseRunStore, run: StoredRun, after: int = 0, max_bytes: int = 1_000_000) -> list[bytes]:
     return store.read_frames(run.key, after=after, max_bytes=max_bytes)
 
@@ -108,6 +112,15 @@ class TestCreate:
         with pytest.raises(RunIdTaken) as refusal:
             create(store)
         assert refusal.value.run == run
+
+    def test_what_a_run_stops_is_asked_to_stop_with_its_acceptance_or_not_at_all(self, store):
+        live, ended = create(store, "live"), create(store, "ended")
+        assert store.commit([write(ended, 2, begins=True, ending=ending())]) == [None]
+        with pytest.raises(RunIdTaken):
+            create(store, "ended", stops=[live.key])
+        assert asked_to_stop(live.key, ended.key) == [False, False]
+        create(store, stops=[ended.key, live.key])
+        assert asked_to_stop(live.key, ended.key) == [True, False]
 
     def test_an_idempotency_key_is_that_of_one_run_in_its_owner_scope_and_server(self, store):
         key = Idempotency(key="k", content="c" * 64)

@@ -117,6 +117,9 @@ class DatabaseRunStore:
         )
         try:
             with transaction.atomic(using=alias), within_packets(alias):
+                # One by one, by key, because that is the order in which every transaction locks runs.
+                for key in sorted(new.stops):
+                    self._runs.filter(pk=key, status__in=LIVE).update(cancel_requested=True)
                 row.save(using=alias, force_insert=True)
                 approvals.decide(new, row.pk, using=alias)
                 first_frame = new.first_frame(new.accept_turn(row.pk))
