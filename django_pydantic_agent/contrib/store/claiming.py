@@ -2,14 +2,17 @@
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from django.db import DatabaseError, IntegrityError, router, transaction
 from django.db.models import QuerySet
 
+from django_pydantic_agent.connections import patiently
 from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.contrib.store.models import Run, Thread
-from django_pydantic_agent.contrib.store.querysets import digests, idempotency_digest
+from django_pydantic_agent.contrib.store.querysets import ThreadQuerySet, digests, idempotency_digest
+from django_pydantic_agent.exceptions import StoreUnavailable
 from django_pydantic_agent.ownership import BUCKET_SESSION_KEY, Owner
 
 logger = logging.getLogger(__name__)
@@ -35,7 +38,7 @@ def claim_at_login(sender: Any, request: Any, user: Any, **_: Any) -> None:
         return
     try:
         claim(Owner.of_bucket(bucket), Owner.of_user(user))
-    except DatabaseError:
+    except (DatabaseError, StoreUnavailable):
         logger.exception("What a visitor had could not be given to the user who logged in.")
     else:
         del session[BUCKET_SESSION_KEY]
@@ -49,7 +52,7 @@ def claim(source: Owner, target: Owner) -> None:
 
 def claim_threads(source: Owner, target: Owner) -> int:
     """Make the threads of `source` those of `target` and return their number; those of a taken id stay behind."""
-    threads = Thread.objects.using(router.db_for_write(Thread)).of_owner(source)
+    threads = _threads(source)
     return _claim(threads.only("owner", "scope", "thread_id"), target, {"thread": "thread_id"}, unique="thread_digest")
 
 
@@ -59,29 +62,45 @@ def claim_runs(source: Owner, target: Owner) -> int:
     Runs whose id or idempotency key `target` has already stay behind, and so do those whose thread has stayed behind.
     """
     runs = Run.objects.using(router.db_for_write(Run)).of_owner(source)
-    runs = runs.exclude(in_thread__owner_digest=digest(source.key)).only(
+    runs = runs.exclude(in_thread__in=_threads(source)).only(
         "owner", "scope", "server", "idempotency_key", "idempotency_digest", *_IDS_OF_RUN.values()
     )
     return _claim(runs, target, _IDS_OF_RUN, unique="run_digest", columns=["idempotency_digest"])
+
+
+def _threads(owner: Owner) -> ThreadQuerySet:
+    return Thread.objects.using(router.db_for_write(Thread)).of_owner(owner)
 
 
 def _claim(
     rows: "QuerySet[Any]", owner: Owner, ids: dict[str, str], *, unique: str, columns: Sequence[str] = ()
 ) -> int:
     """Give the rows to `owner` in batches, each a transaction of its own; `ids` are what they have digests of."""
-    claimed, last = 0, 0
-    rows = rows.order_by("pk")
     columns = ["owner", "owner_digest", "partition_digest", *(f"{name}_digest" for name in ids), *columns]
-    while batch := list(rows.filter(pk__gt=last)[:BATCH_SIZE]):
-        last = batch[-1].pk
-        for row in batch:
-            _give(row, owner, ids)
-        free = _without_clashes(batch, unique)
-        try:
-            claimed += _save(free, columns)
-        except IntegrityError:
-            # The user has started one of these ids meanwhile.
-            claimed += sum(_saved_alone(row, columns) for row in free)
+    alias = rows.db
+    rows = rows.select_for_update().order_by("pk")
+
+    def claim_behind(pk: int) -> tuple[int | None, int]:
+        """Return the last of the next rows, None where there are none, and how many of them are claimed."""
+        with transaction.atomic(using=alias):
+            batch = list(rows.filter(pk__gt=pk)[:BATCH_SIZE])
+            if not batch:
+                return None, 0
+            for row in batch:
+                _give(row, owner, ids)
+            free = _without_clashes(batch, unique)
+            try:
+                saved = _save(free, columns)
+            except IntegrityError:
+                # The user has started one of these ids meanwhile.
+                saved = sum(_saved_alone(row, columns) for row in free)
+            return batch[-1].pk, saved
+
+    claimed = 0
+    last: int | None = 0
+    while last is not None:
+        last, saved = patiently(partial(claim_behind, last))
+        claimed += saved
     return claimed
 
 
