@@ -25,7 +25,7 @@ from django_pydantic_agent.runs.plan import RunPlan
 from django_pydantic_agent.runs.recorder import Recorder
 from django_pydantic_agent.runs.recovery import Recovery
 from django_pydantic_agent.runs.states import Decision
-from django_pydantic_agent.runs.viewers import Viewer, Viewers
+from django_pydantic_agent.runs.viewers import RunKey, Viewer, Viewers
 from django_pydantic_agent.runs.watcher import Watcher
 from django_pydantic_agent.stores import durable_store
 from django_pydantic_agent.stores.base import RunStore, StoredRun
@@ -41,8 +41,6 @@ logger = logging.getLogger(__name__)
 RECENT_LOGS = 16
 WAIT_SECONDS = 0.5
 CANCEL_SECONDS = 5.0
-
-RunKey = tuple[int, int]
 
 
 class Engine:
@@ -315,7 +313,7 @@ class Engine:
     def _leave(self, execution: "Execution") -> None:
         log = execution.log
         self.beats.release(log.store, log.key, execution.epoch)
-        self.viewers.release(log.store, log.key)
+        self.viewers.release(log.store, log.key, execution.epoch)
         if not log.ended and log.readers is None:
             # Somebody else ends the run; who follows it here learns of that from the store.
             self.watcher.adopt(log)

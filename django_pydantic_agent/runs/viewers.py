@@ -19,6 +19,7 @@ RETURN_SECONDS = 10.0
 """How long a run waits at least for its first viewer, and for one that was sent away."""
 
 RunKey = tuple[int, int]
+"""A store by its `id`, and the key of one of its runs."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,6 +28,7 @@ class _Guarded:
 
     store: RunStore
     run: int
+    epoch: int
     seconds: float
     cancel: Callable[[], None]
     due: float
@@ -63,16 +65,19 @@ class Viewers:
             self._guarded[id(store), run.key] = _Guarded(
                 store=store,
                 run=run.key,
+                epoch=run.epoch,
                 seconds=run.cancel_after,
                 cancel=cancel,
                 due=time.monotonic() + max(run.cancel_after, RETURN_SECONDS),
             )
             self._want()
 
-    def release(self, store: RunStore, run: int) -> None:
-        """Leave a run alone that has ended or goes on elsewhere."""
+    def release(self, store: RunStore, run: int, epoch: int) -> None:
+        """Leave a run alone that, in this epoch, has ended or goes on elsewhere."""
         with self._lock:
-            self._guarded.pop((id(store), run), None)
+            guarded = self._guarded.get((id(store), run))
+            if guarded is not None and guarded.epoch == epoch:
+                del self._guarded[id(store), run]
 
     def enter(self, store: RunStore, run: int) -> None:
         """Note that a viewer has come."""

@@ -5,7 +5,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.connections import release_connections
@@ -24,7 +24,8 @@ class Watcher:
     """
 
     def __init__(self) -> None:
-        self._logs: WeakValueDictionary[tuple[int, int], LiveLog] = WeakValueDictionary()
+        # A run that was taken over here, and lost again, has a log from before it and one of its own.
+        self._logs: WeakSet[LiveLog] = WeakSet()
         self._threads: WeakValueDictionary[tuple[int, ThreadName], LiveThread] = WeakValueDictionary()
         self._lock = threading.Lock()
         self._wanted = threading.Event()
@@ -36,7 +37,7 @@ class Watcher:
     def watch(self, store: RunStore, run: StoredRun) -> LiveLog:
         """Return the log of a run that executes elsewhere, shared by all its viewers here."""
         with self._lock:
-            log = self._logs.get((id(store), run.key))
+            log = next((log for log in self._logs if log.store is store and log.key == run.key), None)
             if log is None:
                 log = LiveLog(store, run.key, last_seq=run.last_seq, status=run.status)
                 self._watch(log)
@@ -65,7 +66,7 @@ class Watcher:
         """Let the viewers of threads and of runs that execute elsewhere go, those that come later too."""
         with self._lock:
             self._is_closed = True
-            for one in [*self._logs.values(), *self._threads.values()]:
+            for one in [*self._logs, *self._threads.values()]:
                 one.close()
 
     def stop(self) -> None:
@@ -77,7 +78,7 @@ class Watcher:
             self._thread.join()
 
     def _watch(self, log: LiveLog) -> None:
-        self._logs[id(log.store), log.key] = log
+        self._logs.add(log)
         self._begin(log)
 
     def _begin(self, one: LiveLog | LiveThread) -> None:
@@ -91,7 +92,7 @@ class Watcher:
     def _run(self) -> None:
         while not self._stopping.is_set():
             with self._lock:
-                followed: list[LiveLog | LiveThread] = [*self._logs.values(), *self._threads.values()]
+                followed: list[LiveLog | LiveThread] = [*self._logs, *self._threads.values()]
                 watched = [one for one in followed if not one.ended]
                 del followed
                 if not watched:
@@ -109,9 +110,9 @@ class Watcher:
 
     @staticmethod
     def _look(watched: Sequence[LiveLog | LiveThread]) -> None:
-        by_store: dict[Any, dict[Any, LiveLog | LiveThread]] = defaultdict(dict)
+        by_store: dict[Any, dict[Any, list[LiveLog | LiveThread]]] = defaultdict(lambda: defaultdict(list))
         for one in watched:
-            by_store[one.store][one.key] = one
+            by_store[one.store][one.key].append(one)
         for store, known in by_store.items():
             try:
                 progress = store.progress(known)
@@ -119,5 +120,6 @@ class Watcher:
                 logger.warning("The watcher could not read the store; it looks again.", exc_info=True)
                 release_connections()
                 continue
-            for key, one in known.items():
-                one.learn(progress.get(key))
+            for key, those in known.items():
+                for one in those:
+                    one.learn(progress.get(key))

@@ -1,10 +1,16 @@
 import asyncio
+import threading
 from dataclasses import replace
 
 import pytest
 
 from django_pydantic_agent.runs import viewers
 from django_pydantic_agent.runs.engine import get_engine
+from django_pydantic_agent.runs.live_log import LiveLog
+from django_pydantic_agent.runs.opening import new_run
+from django_pydantic_agent.runs.states import RunStatus
+from django_pydantic_agent.runs.watcher import Watcher
+from django_pydantic_agent.stores.base import Ending, RunWrite
 from django_pydantic_agent.testing.models import Gate, Text
 from tests.core.plans import plan, start, stored
 
@@ -54,3 +60,33 @@ def test_a_run_goes_on_as_long_as_one_of_its_viewers_is_there():
     gate.open()
     list(stays)
     assert stored(run_plan).status == "finished"
+
+
+def test_an_execution_that_leaves_late_leaves_the_next_one_of_its_run_guarded(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(viewers, "RETURN_SECONDS", 0.0)
+    run_plan = unwatched_plan(Gate(), 0.0)
+    run = run_plan.store.create(new_run(run_plan), on_commit=lambda *_: None)
+    cancelled = threading.Event()
+    counted = viewers.Viewers()
+    counted.guard(run_plan.store, replace(run, epoch=2), cancel=cancelled.set)
+    counted.release(run_plan.store, run.key, 1)
+    try:
+        assert cancelled.wait(10)
+    finally:
+        counted.stop()
+
+
+def test_viewers_from_before_a_run_was_taken_over_and_lost_again_see_its_end_too():
+    run_plan = plan()
+    store = run_plan.store
+    run = store.create(new_run(run_plan), on_commit=lambda *_: None)
+    watcher = Watcher()
+    before = watcher.watch(store, run)
+    own = LiveLog(store, run.key, last_seq=run.last_seq, status=run.status)
+    watcher.adopt(own)
+    ending = Ending(status=RunStatus.FINISHED, frame=lambda revision: b"{}")
+    assert store.commit([RunWrite(key=run.key, epoch=1, first_seq=2, begins=True, ending=ending)]) == [None]
+    for log in (before, own):
+        log.wait(1, 10)
+    watcher.stop()
+    assert (before.status, own.status) == (RunStatus.FINISHED, RunStatus.FINISHED)
