@@ -10,7 +10,7 @@ class RunNotFound(RunError):
 
 
 class RunIdTaken(RunError):
-    """The owner already has a run of this id; `run` is that run."""
+    """The owner already has a run of this id; `run` is that run, None where it is one that only the ledger knows."""
 
     def __init__(self, run: object) -> None:
         super().__init__("run id is taken")

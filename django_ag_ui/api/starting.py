@@ -246,10 +246,12 @@ class StartView(PostView):
         )
         try:
             return self.stream(get_engine().start(plan))
-        except (RunIdTaken, IdempotencyKeyTaken):
-            if (earlier := self.find_earlier()) is None:
-                raise RunGone from None
-            return self.attach(earlier)
+        except (RunIdTaken, IdempotencyKeyTaken) as error:
+            if (earlier := self.find_earlier()) is not None:
+                return self.attach(earlier)
+            if isinstance(error, RunIdTaken) and error.run is None:
+                raise
+            raise RunGone from None
 
     def _digest(self, content: bytes) -> str:
         """Return what tells a post from others: the kind of route, the source run, and what was posted."""

@@ -4,14 +4,19 @@ from itertools import chain
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.auth.models import User
 from django.core import serializers
 from django.test import Client
+from pydantic_ai_harness.step_persistence import RunRecord
 
 from django_pydantic_agent.contrib.store import models
+from django_pydantic_agent.ownership import Owner
 from tests.api.agents import model
 from tests.api.posting import error, events, frames, post, text_of, user_message
 from tests.attached import added_up
 from tests.sse import check_sequence, events_of
+from tests.store.factories import step_store
 
 MORE = [user_message("more", "u2")]
 
@@ -86,6 +91,13 @@ def test_a_used_run_id_is_refused_in_the_stream_by_name(client: Client):
     assert (refused.event["type"], refused.event["code"]) == ("RUN_ERROR", "run_id_reused")
     assert "used/1" in refused.event["message"]
     assert "single-shot" in refused.event["message"]
+
+
+def test_the_id_of_a_run_that_only_the_ledger_has_is_refused_like_any_used_one(client: Client, user: User):
+    frames(post(client, "/agent/", "r1"))
+    async_to_sync(step_store(Owner.of_user(user)).register_run)(RunRecord(run_id="delegate"))
+    assert error(post(client, "/agent/", "delegate")) == (409, "run_id_reused")
+    assert frames(post(client, "/agent/resume/r1/", "delegate", MORE))[-1].event["code"] == "run_id_reused"
 
 
 def test_the_same_id_and_body_from_another_source_is_not_the_same_post(client: Client):

@@ -145,6 +145,8 @@ class DatabaseRunStore:
                 raise RunIdTaken(taken) from None
             if row.idempotency_digest and self._runs.filter(idempotency_digest=row.idempotency_digest).exists():
                 raise IdempotencyKeyTaken from None
+            if self._runs.for_owner(new.owner, new.scope, run=new.run_id).exists():
+                raise RunIdTaken(None) from None
             if parent is not None and not self._runs.filter(pk=parent.key).exists():
                 raise RunNotFound from None
             raise
