@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth import SESSION_KEY, get_user
 from django.contrib.auth.models import AnonymousUser
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, OperationalError, router
 from django.http import HttpRequest
 from django.utils.functional import LazyObject, SimpleLazyObject, empty
 from rest_framework.exceptions import APIException
@@ -76,7 +76,8 @@ def _still_there(user: Any) -> Any:
         user = AnonymousUser() if user._wrapped is empty else user._wrapped
     if user is None or not user.is_authenticated or user.pk is None:
         return user
-    current = type(user)._base_manager.filter(pk=user.pk).first()
+    model = type(user)
+    current = model._base_manager.using(router.db_for_write(model)).filter(pk=user.pk).first()
     return current if current is not None and getattr(current, "is_active", True) else AnonymousUser()
 
 

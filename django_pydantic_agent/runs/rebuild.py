@@ -5,6 +5,7 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import ObjectDoesNotExist, ValidationError
+from django.db import router
 from pydantic_core import from_json
 
 from django_pydantic_agent.exceptions import ThreadNotFound
@@ -121,8 +122,10 @@ def _user(owner: Owner) -> Any:
     """Return the user that an owner stands for."""
     if owner.is_anonymous:
         return AnonymousUser()
+    model = get_user_model()
     try:
-        user = get_user_model()._default_manager.get(pk=owner.key.partition(":")[2])
+        # A replica that lags, and a manager that hides users, would refuse who may run.
+        user = model._base_manager.using(router.db_for_write(model)).get(pk=owner.key.partition(":")[2])
     except (ObjectDoesNotExist, ValidationError, ValueError):
         raise CannotRebuild(UNKNOWN_OWNER) from None
     if not user.is_active:

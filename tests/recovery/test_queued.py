@@ -74,14 +74,15 @@ def test_a_queued_run_of_a_deactivated_user_ends_and_says_so(processes, gates):
 def test_a_queued_run_that_cannot_be_read_because_the_database_is_away_is_begun_later(processes, gates, monkeypatch):
     _, second, _ = queued(processes, gates, "away")
     outages = [OperationalError("the database is away")]
-    read = get_user_model()._default_manager.get_queryset
+    users = get_user_model()._base_manager
+    read = users.get_queryset
 
     def read_when_it_is_back():
         if outages:
             raise outages.pop()
         return read()
 
-    monkeypatch.setattr(get_user_model()._default_manager, "get_queryset", read_when_it_is_back)
+    monkeypatch.setattr(users, "get_queryset", read_when_it_is_back)
     processes.recover()
     assert processes.run(second).status is RunStatus.FINISHED
     assert not outages

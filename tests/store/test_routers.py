@@ -18,7 +18,7 @@ APP = "django_pydantic_agent_store"
 
 class Router:
     def db_for_read(self, model, **hints):
-        return "replica" if model._meta.app_label == APP else "users"
+        return "replica"
 
     def db_for_write(self, model, **hints):
         return "agents" if model._meta.app_label == APP else "users"
@@ -36,17 +36,21 @@ from django.contrib.auth import get_user_model
 from django.core.management import call_command
 from pydantic_ai_harness.step_persistence import RunRecord
 
+from django_ag_ui.api.access import _still_there
 from django_pydantic_agent.contrib.store.claiming import claim_runs
 from django_pydantic_agent.contrib.store.models import Run
 from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore
 from django_pydantic_agent.ownership import Owner
+from django_pydantic_agent.runs.rebuild import _user
 from django_pydantic_agent.stores.base import RunQuery, RunWrite
 from django_pydantic_agent.testing.step_store import effect, event, prompt, snapshot
 from tests.store.factories import ending, new_run, step_store
 
 for alias in ("users", "agents", "replica"):
     call_command("migrate", database=alias, verbosity=0)
-ada = Owner.of_user(get_user_model().objects.create(username="ada"))
+user = get_user_model().objects.create(username="ada")
+ada = Owner.of_user(user)
+assert _user(ada) == _still_there(user) == user
 store, told = DatabaseRunStore(), []
 run = store.create(new_run(ada, "run"), on_commit=lambda run, frame: told.append(run))
 assert told == [run]
