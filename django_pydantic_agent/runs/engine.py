@@ -21,6 +21,7 @@ from django_pydantic_agent.runs.follow import Follower
 from django_pydantic_agent.runs.follow_thread import Part, ThreadFollower
 from django_pydantic_agent.runs.lease import Beats
 from django_pydantic_agent.runs.live_log import LiveLog
+from django_pydantic_agent.runs.loop_watch import LoopWatch
 from django_pydantic_agent.runs.plan import RunPlan
 from django_pydantic_agent.runs.recorder import Recorder
 from django_pydantic_agent.runs.recovery import Recovery
@@ -354,7 +355,9 @@ class Engine:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=_run_loop, args=[self._loop], name="agent-engine", daemon=True).start()
+                thread = threading.Thread(target=_run_loop, args=[self._loop], name="agent-engine", daemon=True)
+                thread.start()
+                self.beats.loop_watch = LoopWatch(self._loop, thread)
             return self._loop
 
 

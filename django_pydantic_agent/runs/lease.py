@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.connections import release_connections
+from django_pydantic_agent.runs.loop_watch import LoopWatch
 from django_pydantic_agent.stores.base import Lease, RunLeases, RunStore, StoredRun
 
 logger = logging.getLogger(__name__)
@@ -29,10 +30,11 @@ class Beats:
     """One thread per process that beats for all its runs, and hears which of them are to stop.
 
     It shares nothing with the event loop or the recorder, so that only a process that is held up as a whole stops
-    beating.
+    beating. While it beats it also looks at the loop.
     """
 
     def __init__(self) -> None:
+        self.loop_watch: LoopWatch | None = None
         self._held: dict[tuple[int, int], _Held] = {}
         self._let_go: set[tuple[int, int, int]] = set()
         self._lock = threading.Lock()
@@ -91,6 +93,8 @@ class Beats:
                 # Whoever looks has not seen these runs yet.
                 next_beat = time.monotonic() + agent_settings.BEAT_SECONDS
             self._stopping.wait(min(CANCEL_POLL_SECONDS, agent_settings.BEAT_SECONDS))
+            if self.loop_watch is not None:
+                self.loop_watch.look()
             is_due = time.monotonic() >= next_beat
             if self._serve(is_due) and is_due:
                 next_beat = time.monotonic() + agent_settings.BEAT_SECONDS
