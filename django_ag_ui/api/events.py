@@ -74,7 +74,7 @@ class ConnectView(PostView):
     """The run that a thread is at, to its end; for a thread that the owner does not have, an empty stream."""
 
     def post(self, request: Request, *, thread: str, **kwargs: str) -> HttpResponseBase:
-        self.check_posted()
+        self.posted()
         run = self._find_run(decode_id(thread))
         if run is None:
             return self.empty()

@@ -114,7 +114,7 @@ class StartView(PostView):
         from django_pydantic_agent.log.accept import accept_answer
 
         answer_post = AnswerPost(
-            posted=self.posted[1],
+            posted=self.posted()[1],
             owner=self.owner,
             scope=self.scope,
             store=self.run_store,
@@ -134,7 +134,7 @@ class StartView(PostView):
             answered = answer_post.read()
             if isinstance(answered, Attach):
                 return self.attach(self._shown(answered.run))
-            accepted = accept_answer(self.posted[1], calls=answered.run.pending_calls)
+            accepted = accept_answer(self.posted()[1], calls=answered.run.pending_calls)
             try:
                 return self._begin(accepted, answered=answered)
             except InterruptDecided:
@@ -153,8 +153,8 @@ class StartView(PostView):
                 raise IdempotencyKeyReused
             if run is not None:
                 return run
-        run = store.get(owner=owner, scope=scope, run_id=self.posted[1].run_id)
-        if run is not None and run.digest != self._digest(self.posted[0]):
+        run = store.get(owner=owner, scope=scope, run_id=self.posted()[1].run_id)
+        if run is not None and run.digest != self._digest(self.posted()[0]):
             raise RunIdTaken(run)
         return run
 
@@ -176,7 +176,7 @@ class StartView(PostView):
             raise InvalidIdempotencyKey
         if self.owner is None:
             return None
-        content = encode(self.posted[1].model_copy(update={"run_id": ""}))
+        content = encode(self.posted()[1].model_copy(update={"run_id": ""}))
         return Idempotency(key=key, content=self._digest(content))
 
     @cached_property
@@ -187,7 +187,7 @@ class StartView(PostView):
         return ThreadPost(
             conversation=self.conversation,
             owner=self.owner,
-            posted=self.posted[1],
+            posted=self.posted()[1],
             policy=self.server.thread_policy,
             if_match=self.request.headers.get("If-Match"),
         )
@@ -196,7 +196,7 @@ class StartView(PostView):
     def run_request(self) -> RunRequest:
         """What the run keeps of this request."""
         request = self.request._request
-        body, run_input = self.posted
+        body, run_input = self.posted()
         context = self.server.context_for_request and ask(self.server.context_for_request, request)
         return RunRequest(
             user=loaded(self.request.user),
@@ -212,7 +212,7 @@ class StartView(PostView):
     @property
     def cancel_after(self) -> float | None:
         """For how many seconds the run goes on while nobody watches it, None where it always does."""
-        return self.server.disconnect_policy.cancel_after(self.posted[1].forwarded_props)
+        return self.server.disconnect_policy.cancel_after(self.posted()[1].forwarded_props)
 
     def _begin(
         self,
@@ -234,7 +234,7 @@ class StartView(PostView):
             request=self.run_request,
             run_input=accepted,
             store=self.run_store,
-            digest=self._digest(self.posted[0]),
+            digest=self._digest(self.posted()[0]),
             scope=self.scope,
             source=source if answered is None else answered.run,
             protocol=(self.protocol or "")[:MAX_PROTOCOL_CHARACTERS],
@@ -262,9 +262,9 @@ class StartView(PostView):
 
     def _check_new(self) -> None:
         """Raise what keeps this post from starting a run."""
-        if self.cursor is not None and not self.cursor.is_before(self.posted[1].run_id):
+        if self.cursor is not None and not self.cursor.is_before(self.posted()[1].run_id):
             raise InvalidCursor("the cursor is not one of a run that this post has started")
-        if tools := self.posted[1].tools:
+        if tools := self.posted()[1].tools:
             from django_pydantic_agent.agents.build import check_frontend_tools
 
             config = self.server.agent_config
@@ -284,10 +284,10 @@ class AgentView(StartView):
         from django_pydantic_agent.log.accept import accept_transcript
 
         try:
-            if self.posted[1].resume:
+            if self.posted()[1].resume:
                 return self.answer()
             if self.conversation is None:
-                return self.start(accept_transcript(self.posted[1]))
+                return self.start(accept_transcript(self.posted()[1]))
             return self.start_in_thread(self.thread_post.plan)
         except RunIdTaken:
             raise RunIdReused from None
@@ -297,7 +297,7 @@ class ContinueView(StartView):
     """Start a run from the last complete snapshot of another; `resume/` and `fork/` do the same."""
 
     def post(self, request: Request, *, run: str, **kwargs: str) -> HttpResponseBase:
-        answers = bool(self.posted[1].resume)
+        answers = bool(self.posted()[1].resume)
         source = find_run(self, run) if answers else self._source(run)
         try:
             if self.server.refuse_unresolved and self.find_earlier() is None:
@@ -319,7 +319,7 @@ class ContinueView(StartView):
         if self.conversation is None:
             known_ids = self.run_store.lineage_message_ids(source.key)
             return self.start(
-                accept_continuation(self.posted[1], known_ids=known_ids, open_end=open_end), source=source
+                accept_continuation(self.posted()[1], known_ids=known_ids, open_end=open_end), source=source
             )
 
         def plan(thread: "ThreadView | None") -> PlannedTurn:
@@ -339,7 +339,7 @@ class ContinueView(StartView):
 
         from django_pydantic_agent.log.frames import encode
 
-        run_input = self.posted[1]
+        run_input = self.posted()[1]
         started = RunStartedEvent(
             thread_id=run_input.thread_id, run_id=run_input.run_id, protocol_version=PROTOCOL_VERSION
         )

@@ -113,17 +113,11 @@ class PostView(StreamView):
 
     http_method_names = ("post",)
 
-    @property
     def posted(self) -> "tuple[bytes, RunAgentInput]":
-        """The raw body and the valid input in it; raises what is wrong with them each time it is asked."""
+        """Return the raw body and the valid input in it; raises what is wrong with them each time it is asked."""
         if isinstance(self._reading, Exception):
             raise self._reading
         return self._reading
-
-    def check_posted(self) -> None:
-        """Raise what is wrong with the body."""
-        if isinstance(self._reading, Exception):
-            raise self._reading
 
     @cached_property
     def _reading(self) -> "tuple[bytes, RunAgentInput] | Exception":
@@ -139,4 +133,4 @@ class PostView(StreamView):
     @property
     def protocol(self) -> str | None:
         """The AG-UI version that the viewer declares, in the body or the query."""
-        return self.posted[1].protocol_version or super().protocol
+        return self.posted()[1].protocol_version or super().protocol
