@@ -6,7 +6,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from django_ag_ui.api.exceptions import EffectRefusal, UnknownEffect, UnresolvedEffects, VerdictsUnavailable
-from django_ag_ui.api.ledger import effects_of, event_call_ids
+from django_ag_ui.api.ledger import calls_of, event_call_ids
 from django_ag_ui.api.parsers import MEDIA_TYPE, read_body
 from django_ag_ui.api.paths import decode_id, encode_id
 from django_ag_ui.api.runs import find_run
@@ -22,7 +22,7 @@ class EffectsView(AGUIView):
 
     def get(self, request: Request, *, run: str, **kwargs: str) -> Response:
         stored = find_run(self, run)
-        effects = effects_of(self.step_store, stored)
+        effects = calls_of(self.step_store, stored)
         event_ids = event_call_ids(self, stored, [effect.tool_call_id for effect in effects])
         rows = [effect_row(effect, event_ids=event_ids) for effect in effects]
         for row in rows:
@@ -66,7 +66,7 @@ def refuse_unresolved(view: AGUIView, run: StoredRun) -> None:
     """Raise `UnresolvedEffects`, which names them, where nobody knows whether tools of `run` have acted."""
     unresolved = [
         {"tool_call_id": effect.tool_call_id, "tool_name": effect.tool_name}
-        for effect in effects_of(view.step_store, run)
+        for effect in calls_of(view.step_store, run)
         if effect.is_unresolved
     ]
     if unresolved:

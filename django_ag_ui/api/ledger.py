@@ -29,7 +29,7 @@ def with_ledger(step_store: Any, runs: Sequence[StoredRun]) -> list[StoredRun]:
     ]
 
 
-def effects_of(step_store: Any, run: StoredRun) -> list[StoredEffect]:
+def calls_of(step_store: Any, run: StoredRun) -> list[StoredEffect]:
     """Return what the step store knows of a run's tool calls; of those that have ended only our own tells."""
     if hasattr(step_store, "list_tool_effects"):
         effects: list[StoredEffect] = async_to_sync(step_store.list_tool_effects)(run_id=run.run_id)

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Self
 
 
-class Pace:
+class ViewerPace:
     """Notes that a viewer took longer than `seconds` for a piece.
 
     Entered on an event loop, it also cancels the running task once a piece was not taken for twice as long: nothing

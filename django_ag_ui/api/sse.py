@@ -17,7 +17,7 @@ from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, StreamingHttpResponse
 
-from django_ag_ui.api.pace import Pace
+from django_ag_ui.api.pace import ViewerPace
 from django_ag_ui.conf import AGUIConfig
 from django_pydantic_agent.connections import release_connections
 from django_pydantic_agent.runs.drain import drain_on_sigterm
@@ -33,7 +33,6 @@ logger = logging.getLogger("django_ag_ui")
 KEEP_ALIVE = b": keep-alive\n\n"
 DETACHED = b'{"type":"RUN_ERROR","message":"The stream was closed; the run goes on.","code":"detached"}'
 REVOKED = b'{"type":"RUN_ERROR","message":"You may not follow this run any more.","code":"access_revoked"}'
-TERMINAL = (b'{"type":"RUN_FINISHED"', b'{"type":"RUN_ERROR"')
 HEADERS = {
     "Cache-Control": "no-cache, no-transform",
     "X-Accel-Buffering": "no",
@@ -115,7 +114,7 @@ class RunStream:
         self._check: Future[bool] | None = None
         self._last_frame = b""
         self._farewell = DETACHED
-        self._pace = Pace(config.slow_viewer_seconds)
+        self._pace = ViewerPace(config.slow_viewer_seconds)
 
     async def asynchronous(self) -> AsyncIterator[bytes]:
         """Yield the stream on an event loop, the request's connections given back first."""
@@ -213,7 +212,9 @@ class RunStream:
 
     def _end(self) -> bytes | None:
         """Return what a viewer is told whose stream ends before the run does."""
-        if self._last_frame.startswith(TERMINAL) or not self._last_frame:
+        from django_pydantic_agent.log.frames import is_terminal
+
+        if is_terminal(self._last_frame) or not self._last_frame:
             return None
         if self._farewell is DETACHED and self._resumes:
             return None

@@ -46,7 +46,7 @@ from django_pydantic_agent.threads.reconcile import Attach
 if TYPE_CHECKING:
     from ag_ui.core import RunAgentInput
 
-    from django_pydantic_agent.threads.posture import ThreadView
+    from django_pydantic_agent.threads.posture import ThreadOutline
 
 # How often a turn is planned anew because the thread has changed, and the longest pause before, in seconds.
 ATTEMPTS = 60
@@ -71,7 +71,7 @@ class StartView(PostView):
         return self._begin(accepted, source=source, gives_up=gives_up)
 
     def start_in_thread(
-        self, plan: "Callable[[ThreadView | None], PlannedTurn | Attach]", *, source: StoredRun | None = None
+        self, plan: "Callable[[ThreadOutline | None], PlannedTurn | Attach]", *, source: StoredRun | None = None
     ) -> HttpResponseBase:
         """Return the stream of what `plan` makes of the thread, which is asked again where the thread has changed.
 
@@ -122,7 +122,7 @@ class StartView(PostView):
             source=source,
         )
 
-        def plan(thread: "ThreadView | None") -> PlannedTurn | Attach:
+        def plan(thread: "ThreadOutline | None") -> PlannedTurn | Attach:
             answered = answer_post.read()
             return answered if isinstance(answered, Attach) else self.thread_post.plan(thread, answered=answered)
 
@@ -322,7 +322,7 @@ class ContinueView(StartView):
                 accept_continuation(self.posted()[1], known_ids=known_ids, open_end=open_end), source=source
             )
 
-        def plan(thread: "ThreadView | None") -> PlannedTurn:
+        def plan(thread: "ThreadOutline | None") -> PlannedTurn:
             return self.thread_post.continuation(thread, source, store=self.run_store, open_end=open_end)
 
         return self.start_in_thread(plan, source=source)

@@ -12,7 +12,7 @@ from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.plan import ThreadPlan
 from django_pydantic_agent.stores.base import RunStore, StoredRun
 from django_pydantic_agent.stores.conversations import ConversationStore, TurnStart
-from django_pydantic_agent.threads.posture import ThreadView, TurnState
+from django_pydantic_agent.threads.posture import ThreadOutline, TurnState
 from django_pydantic_agent.threads.reconcile import (
     Attach,
     GoOn,
@@ -52,11 +52,11 @@ class ThreadPost:
     policy: ThreadPolicy
     if_match: str | None = None
 
-    def view(self) -> ThreadView | None:
+    def view(self) -> ThreadOutline | None:
         """Return the thread as it is now, None where it does not exist."""
         return self.conversation.view(owner=self.owner, thread_id=self.posted.thread_id)
 
-    def plan(self, thread: ThreadView | None, *, answered: Answered | None = None) -> PlannedTurn | Attach:
+    def plan(self, thread: ThreadOutline | None, *, answered: Answered | None = None) -> PlannedTurn | Attach:
         """Return what is to be done on the thread as it was seen; raises the refusal that goes to the client.
 
         `answered` is what the post answers.
@@ -90,7 +90,7 @@ class ThreadPost:
         return replace(planned, answered=answered) if answered else self._beside_others(planned, thread)
 
     def continuation(
-        self, thread: ThreadView | None, source: StoredRun, *, store: RunStore, open_end: Callable[[], bool]
+        self, thread: ThreadOutline | None, source: StoredRun, *, store: RunStore, open_end: Callable[[], bool]
     ) -> PlannedTurn:
         """Return how the post goes on from `source`, in the thread of that run or in one that is yet to begin.
 
@@ -125,7 +125,7 @@ class ThreadPost:
 
     def _turn(
         self,
-        thread: ThreadView | None,
+        thread: ThreadOutline | None,
         messages: "Sequence[Message]",
         *,
         imported: "Sequence[Message]" = (),
@@ -146,7 +146,7 @@ class ThreadPost:
         )
         return PlannedTurn(run_input=run_input, thread=ThreadPlan(conversation=self.conversation, start=start))
 
-    def _beside_others(self, planned: PlannedTurn, thread: ThreadView | None) -> PlannedTurn:
+    def _beside_others(self, planned: PlannedTurn, thread: ThreadOutline | None) -> PlannedTurn:
         """Return the plan as the mount wants it where runs of the thread are going on."""
         if thread is None or thread.active is None:
             return planned
@@ -171,7 +171,7 @@ class ThreadPost:
             return messages_of_lineage(store, source)
 
 
-def check_asked(answered: Answered, thread: ThreadView | None) -> None:
+def check_asked(answered: Answered, thread: ThreadOutline | None) -> None:
     """Raise the refusal of answers to what the thread does not wait for."""
     from django_pydantic_agent.policy.approvals import UNKNOWN_INTERRUPT
 
@@ -194,7 +194,7 @@ def check_revision(if_match: str | None, current: int | None) -> None:
         raise OtherRevision
 
 
-def _revision(thread: ThreadView | None) -> int | None:
+def _revision(thread: ThreadOutline | None) -> int | None:
     return None if thread is None else thread.revision
 
 
@@ -211,18 +211,18 @@ def _replacing(planned: PlannedTurn, place: int | None) -> PlannedTurn:
     return _with(planned, start=replace(start, supersede_from=earlier))
 
 
-def _begin_of(thread: ThreadView, turns: Sequence[int]) -> int | None:
+def _begin_of(thread: ThreadOutline, turns: Sequence[int]) -> int | None:
     """Return the place of the first message of any of `turns`."""
     return next((place for place, message in enumerate(thread.messages) if message.turn in turns), None)
 
 
-def _run_before(thread: ThreadView | None, place: int) -> int | None:
+def _run_before(thread: ThreadOutline | None, place: int) -> int | None:
     """Return the run of the turn that the message before `place` belongs to, None where no run made it."""
     turn = None if thread is None else thread.messages[place - 1].turn
     return None if thread is None or turn is None else thread.turns[turn].run
 
 
-def waiting_run(thread: ThreadView | None) -> int | None:
+def waiting_run(thread: ThreadOutline | None) -> int | None:
     """Return the run that waits for answers."""
     turns = () if thread is None else thread.turns
     return next((turn.run for turn in reversed(turns) if turn.state is TurnState.WAITING), None)

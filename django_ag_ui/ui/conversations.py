@@ -9,7 +9,7 @@ from django.middleware.csrf import get_token
 from rest_framework.request import Request
 
 from django_ag_ui.api.exceptions import RunIdReused
-from django_ag_ui.api.ledger import effects_of, event_call_ids, with_ledger
+from django_ag_ui.api.ledger import calls_of, event_call_ids, with_ledger
 from django_ag_ui.api.paths import decode_id
 from django_ag_ui.api.runs import find_run
 from django_ag_ui.api.starting import AgentView, ContinueView
@@ -105,6 +105,6 @@ def _unknown_calls(runs: Iterable[StoredRun], view: ComposerView) -> set[str]:
     found: set[str] = set()
     for run in runs:
         if unknown_effects(run):
-            unresolved = [effect for effect in effects_of(view.step_store, run) if effect.is_unresolved]
+            unresolved = [effect for effect in calls_of(view.step_store, run) if effect.is_unresolved]
             found.update(event_call_ids(view, run, [effect.tool_call_id for effect in unresolved]).values())
     return found

@@ -10,7 +10,7 @@ from django_pydantic_agent.ownership import Owner
 if TYPE_CHECKING:
     from django_pydantic_agent.log.frames import JsonObject
     from django_pydantic_agent.stores.base import Ending
-    from django_pydantic_agent.threads.posture import ThreadView
+    from django_pydantic_agent.threads.posture import ThreadOutline
 
 
 ThreadName = tuple[Owner, str]
@@ -191,7 +191,7 @@ class ConversationStore(Protocol):
         """Return the owner that a request (or `RunRequest`) acts for, None where nothing of it is kept."""
         ...
 
-    def view(self, *, owner: Owner, thread_id: str) -> "ThreadView | None":
+    def view(self, *, owner: Owner, thread_id: str) -> "ThreadOutline | None":
         """Return what `reconcile` compares a post with, without the messages' content; None for no thread."""
         ...
 

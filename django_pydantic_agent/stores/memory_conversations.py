@@ -36,7 +36,7 @@ from django_pydantic_agent.threads.titles import cut_title, whole_title
 if TYPE_CHECKING:
     from django_pydantic_agent.log.frames import JsonObject
     from django_pydantic_agent.stores.base import Ending
-    from django_pydantic_agent.threads.posture import ThreadView
+    from django_pydantic_agent.threads.posture import ThreadOutline
 
 IDLE_THREADS = 1_000
 """How many threads without a live run are remembered."""
@@ -216,7 +216,7 @@ class MemoryConversationStore(ConversationStore):
     def owner(self, request: Any) -> Owner | None:
         return resolve_owner(request, allow_anonymous=self.allow_anonymous)
 
-    def view(self, *, owner: Owner, thread_id: str) -> "ThreadView | None":
+    def view(self, *, owner: Owner, thread_id: str) -> "ThreadOutline | None":
         with self._kept.lock:
             thread = self._kept.threads.get((owner, self.scope, thread_id))
             if thread is None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from django_pydantic_agent.log.frames import JsonObject
     from django_pydantic_agent.stores.base import Ending
-    from django_pydantic_agent.threads.posture import ThreadView
+    from django_pydantic_agent.threads.posture import ThreadOutline
 
 R = TypeVar("R")
 
@@ -145,7 +145,7 @@ class ScopedConversationStore(ConversationStore):
     def owner(self, request: Any) -> Owner | None:
         return self._store.owner(request)
 
-    def view(self, *, owner: Owner, thread_id: str) -> "ThreadView | None":
+    def view(self, *, owner: Owner, thread_id: str) -> "ThreadOutline | None":
         return self._store.view(owner=owner, thread_id=self._prefix + thread_id)
 
     def read(self, *, owner: Owner, thread_id: str, superseded: bool = False) -> StoredThread:

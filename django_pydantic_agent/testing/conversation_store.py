@@ -27,7 +27,7 @@ from django_pydantic_agent.stores.conversations import (
     TurnSave,
     TurnStart,
 )
-from django_pydantic_agent.threads.posture import ThreadView, TurnState
+from django_pydantic_agent.threads.posture import ThreadOutline, TurnState
 
 ADA, BOB = Owner("user:ada"), Owner("user:bob")
 
@@ -134,7 +134,7 @@ class ConversationStoreConformance:
         self.end(store, run, *((place, answer(id_)) for place, id_ in enumerate(ids[1:], start=1)))
         return run
 
-    def viewed(self, store: ConversationStore, thread_id: str = "thread") -> ThreadView:
+    def viewed(self, store: ConversationStore, thread_id: str = "thread") -> ThreadOutline:
         view = store.view(owner=ADA, thread_id=thread_id)
         assert view is not None
         return view

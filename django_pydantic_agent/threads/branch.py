@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from django_pydantic_agent.runs.states import LIVE
-from django_pydantic_agent.threads.posture import KnownMessage, ThreadView, Turn, TurnState, message_digest, turn_state
+from django_pydantic_agent.threads.posture import (
+    KnownMessage,
+    ThreadOutline,
+    Turn,
+    TurnState,
+    message_digest,
+    turn_state,
+)
 
 if TYPE_CHECKING:
     from django_pydantic_agent.log.frames import JsonObject
@@ -67,7 +74,7 @@ class Branch:
 
     def view(
         self, *, revision: int, waiting: int | None, calls: Iterable[str], interrupts: Iterable[Any]
-    ) -> ThreadView:
+    ) -> ThreadOutline:
         """Return the thread as `reconcile` sees it; `waiting` is the run whose `calls` and `interrupts` are open."""
         current = [message for message in self.messages if not message.is_superseded]
         former: dict[str, set[str]] = defaultdict(set)
@@ -77,7 +84,7 @@ class Branch:
         numbers = list(dict.fromkeys(message.turn for message in current if message.turn != IMPORTED))
         places: dict[int, int | None] = {number: place for place, number in enumerate(numbers)}
         ids = {message.id for message in current}
-        return ThreadView(
+        return ThreadOutline(
             revision=revision,
             messages=[
                 KnownMessage(

@@ -38,9 +38,10 @@ def turn_state(status: str, *, waits: bool) -> TurnState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownMessage:
-    """A stored message. `turn` is the place of its turn in `ThreadView.turns`, None where no run made or accepted it.
+    """A stored message.
 
-    `digest` is the `message_digest` of a user message, `former` are those of its versions that edits have replaced.
+    `turn` is the place of its turn in `ThreadOutline.turns`, None where no run made or accepted it. `digest` is the
+    `message_digest` of a user message, `former` are those of its versions that edits have replaced.
     """
 
     id: str
@@ -59,7 +60,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ThreadView:
+class ThreadOutline:
     """A stored thread: its current branch in order, and what it waits for.
 
     `turns` are those that the branch holds a message of, in the same order; a new turn joins at its acceptance, queued
@@ -98,7 +99,7 @@ class Posture:
     client's own; and while it is still being written.
     """
 
-    def __init__(self, posted: "RunAgentInput", thread: ThreadView) -> None:
+    def __init__(self, posted: "RunAgentInput", thread: ThreadOutline) -> None:
         self.thread = thread
         self.resumes = bool(posted.resume)
         self.names_revision = _base_revision(posted.forwarded_props) == thread.revision

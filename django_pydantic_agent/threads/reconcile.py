@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from django_pydantic_agent.threads.posture import (
     Posture,
     Standing,
-    ThreadView,
+    ThreadOutline,
     TurnState,
     after_last,
     outline,
@@ -89,7 +89,7 @@ Decision = Start | Regenerate | GoOn | Attach | Refuse
 
 def reconcile(
     posted: "RunAgentInput",
-    thread: ThreadView | None,
+    thread: ThreadOutline | None,
     *,
     if_match: int | None = None,
     policy: ThreadPolicy = DEFAULT_POLICY,

@@ -9,7 +9,7 @@ from typing import Any
 
 from ag_ui.core import RunAgentInput, UserMessage
 
-from django_pydantic_agent.threads.posture import KnownMessage, ThreadView, Turn, TurnState, message_digest
+from django_pydantic_agent.threads.posture import KnownMessage, ThreadOutline, Turn, TurnState, message_digest
 from django_pydantic_agent.threads.reconcile import (
     DEFAULT_POLICY,
     Attach,
@@ -46,13 +46,13 @@ class Conversation:
     def busy(self) -> bool:
         return any(turn.state is TurnState.LIVE for turn in self.turns)
 
-    def view(self) -> ThreadView | None:
+    def view(self) -> ThreadOutline | None:
         if not self.revision:
             return None
         former: dict[str, set[str]] = defaultdict(set)
         for message in self.replaced:
             former[message["id"]].add(_digest(message))
-        return ThreadView(
+        return ThreadOutline(
             revision=self.revision,
             messages=[
                 KnownMessage(

@@ -8,7 +8,7 @@ from typing import Any
 
 from ag_ui.core import RunAgentInput
 
-from django_pydantic_agent.threads.posture import KnownMessage, ThreadView, Turn, TurnState, message_digest
+from django_pydantic_agent.threads.posture import KnownMessage, ThreadOutline, Turn, TurnState, message_digest
 
 ROLES = {"u": "user", "a": "assistant", "t": "tool", "r": "reasoning", "s": "system", "d": "developer", "v": "activity"}
 
@@ -47,7 +47,7 @@ def thread(
     former: str = "",
     calls: str = "",
     interrupts: str = "",
-) -> ThreadView:
+) -> ThreadOutline:
     """Return a thread at revision 7; the run of its first turn is 1, and turns without a state are answered.
 
     `former` are versions of its messages that edits have replaced.
@@ -68,7 +68,7 @@ def thread(
         Turn(run=number + 1, state=states[number] if number < len(states) else TurnState.ANSWERED)
         for number in range(count)
     ]
-    return ThreadView(
+    return ThreadOutline(
         revision=7,
         messages=messages,
         turns=turns,

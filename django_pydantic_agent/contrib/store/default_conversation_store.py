@@ -39,7 +39,7 @@ from django_pydantic_agent.threads.titles import cut_title, whole_title
 
 if TYPE_CHECKING:
     from django_pydantic_agent.stores.base import Ending
-    from django_pydantic_agent.threads.posture import ThreadView
+    from django_pydantic_agent.threads.posture import ThreadOutline
 
 ATTEMPTS = 3
 """How often a thread is read without holding up those who write to it."""
@@ -69,7 +69,7 @@ class DefaultConversationStore(ConversationStore):
     def owner(self, request: Any) -> Owner | None:
         return resolve_owner(request, allow_anonymous=self.allow_anonymous)
 
-    def view(self, *, owner: Owner, thread_id: str) -> "ThreadView | None":
+    def view(self, *, owner: Owner, thread_id: str) -> "ThreadOutline | None":
         # The thread first: what is read of it later is then newer than its revision, and is refused with it.
         columns = ("pk", "revision", "waiting_run", "open_calls", "open_interrupts")
         row = self._thread(owner, thread_id).values_list(*columns).first()
