@@ -5,7 +5,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from asgiref.sync import sync_to_async
@@ -107,7 +107,8 @@ class Journal:
 
     async def settled(self) -> None:
         """Wait until everything queued so far is committed."""
-        await self.recorder.flush(self)
+        if self.failure is None:
+            await self.recorder.flush(self)
         if self.failure is not None:
             raise self.failure
 
@@ -119,7 +120,7 @@ class Journal:
         self.recorder.wake()
 
     async def end(self, ending: Ending, saved: TurnSave | None = None) -> bool:
-        """Write the end of the run, its terminal frame and turn, in one transaction.
+        """Write the end of the run, its terminal frame and turn, in one transaction, however long the store is away.
 
         False where the run goes on elsewhere or where the store refuses what it leaves; the latter is the `failure`
         then, and can be written as another end.
@@ -131,7 +132,7 @@ class Journal:
             write.ending = ending
             self.next_seq += 1
         self.recorder.wake()
-        await self.recorder.flush(self)
+        await self._emptied()
         return self.log.ended
 
     def abandon(self) -> None:
@@ -145,7 +146,7 @@ class Journal:
         with self.recorder.lock:
             self.failure = self.failure or LeaseLost("the run is to go on elsewhere")
             self.is_sealed = True
-        await self.recorder.flush(self)
+        await self._emptied()
 
     def take(self) -> RunWrite | None:
         """Move what is queued into flight. The recorder's lock is held."""
@@ -153,6 +154,24 @@ class Journal:
         self.pending_bytes = 0
         self.in_flight, self.waiters = self.waiters, []
         return write
+
+    def answer(self) -> list[asyncio.Future[None]]:
+        """Return those who wait for what is in flight, which is so no longer. The recorder's lock is held."""
+        answered, self.in_flight = self.in_flight or [], None
+        return answered
+
+    def give_up(self, error: Exception) -> list[asyncio.Future[None]]:
+        """Return all who wait, because they need not; what is queued stays. The recorder's lock is held."""
+        self.failure = self.failure or error
+        answered, self.waiters = self.waiters, []
+        if self.in_flight is not None:
+            answered, self.in_flight = self.in_flight + answered, []
+        return answered
+
+    async def _emptied(self) -> None:
+        """Wait until nothing is queued or in flight, also once the run has been given up."""
+        while self.pending is not None or self.in_flight is not None:
+            await self.recorder.flush(self)
 
     def _open_write(self) -> RunWrite:
         if self.pending is not None and not self.is_sealed:
@@ -191,13 +210,26 @@ class Pace:
         return min(max(SHORTEST_PAUSE, commit_seconds * per_commit), LONGEST_PAUSE)
 
 
+@dataclass(slots=True, eq=False)
+class _Group:
+    """What the runs of one store have queued for one commit; `behind` are those that queue more while it is tried."""
+
+    store: RunStore
+    deadline: float
+    pairs: list[tuple[Journal, RunWrite]] = field(default_factory=list)
+    behind: list[Journal] = field(default_factory=list)
+    next_try: float = 0.0
+    retry: float = FIRST_RETRY
+
+
 class Recorder:
-    """Commits what the journals of one process queue, all of them in one transaction, from a thread of its own."""
+    """Commits what the journals of one process queue, those of a store in one transaction, from a thread of its own."""
 
     def __init__(self, announcer: Announcer | None = None) -> None:
         self.announcer = announcer or Announcer()
         self.lock = threading.Lock()
         self.dirty: list[Journal] = []
+        self._away: dict[int, _Group] = {}
         self._work = threading.Event()
         self._urgent = threading.Event()
         self._stopping = False
@@ -259,7 +291,7 @@ class Recorder:
         pace = Pace()
         pause = 0.0
         while True:
-            if not self._work.wait(IDLE_SECONDS):
+            if not self._work.wait(self._idle_seconds()) and not self._away:
                 release_connections()
                 continue
             if pause and not self._stopping:
@@ -273,56 +305,88 @@ class Recorder:
                 pause = 0.0
         release_connections()
 
+    def _idle_seconds(self) -> float:
+        """Return for how long there is nothing to do, unless something is queued."""
+        if not self._away:
+            return IDLE_SECONDS
+        return max(min(group.next_try for group in self._away.values()) - time.monotonic(), 0.0)
+
     def _commit_queued(self) -> bool:
-        """Commit everything that is queued; False where nothing was."""
-        groups: dict[int, list[tuple[Journal, RunWrite]]] = defaultdict(list)
+        """Commit everything that is queued and due; False where nothing was."""
+        now = time.monotonic()
+        due = [group for group in self._away.values() if group.next_try <= now or self._stopping]
+        groups = [*due, *self._take_queued()]
+        for group in sorted(groups, key=lambda group: group.store.durable):
+            self._commit_group(group)
+        return bool(groups)
+
+    def _take_queued(self) -> Collection[_Group]:
+        """Move what is queued into flight, but for what has to wait behind a group whose store is away."""
+        deadline = time.monotonic() + agent_settings.STORE_PATIENCE_SECONDS
+        groups: dict[int, _Group] = {}
         with self.lock:
             journals, self.dirty = self.dirty, []
             self._urgent.clear()
             if not journals and not self._stopping:
                 self._work.clear()
-            for journal in journals:
-                if (write := journal.take()) is not None:
-                    groups[id(journal.store)].append((journal, write))
-        for group in sorted(groups.values(), key=lambda group: group[0][0].store.durable):
-            self._commit_group(sorted(group, key=lambda pair: pair[0].key))
-        return bool(groups)
+            for journal in sorted(journals, key=lambda journal: journal.key):
+                store = id(journal.store)
+                if store in self._away:
+                    self._away[store].behind.append(journal)
+                elif (write := journal.take()) is not None:
+                    group = groups.setdefault(store, _Group(journal.store, deadline))
+                    group.pairs.append((journal, write))
+        return groups.values()
 
-    def _commit_group(self, group: Sequence[tuple[Journal, RunWrite]]) -> None:
-        """Commit what the runs of one store queued, for as long as the store is away again and again."""
-        alive = [pair for pair in group if not pair[0].is_dead]
-        store, writes = group[0][0].store, [write for _, write in alive]
-        deadline = time.monotonic() + agent_settings.STORE_PATIENCE_SECONDS
-        retry = FIRST_RETRY
+    def _commit_group(self, group: _Group) -> None:
+        """Commit what the runs of one store queued, or put it off because the store is away."""
+        alive = [pair for pair in group.pairs if not pair[0].is_dead]
+        writes = [write for _, write in alive]
+        started = time.monotonic()
         results: Sequence[Exception | None]
-        while True:
-            started = time.monotonic()
-            try:
-                results = store.commit(writes) if writes else []
-                break
-            except StoreUnavailable as error:
-                release_connections()
-                for journal, _ in alive:
-                    journal.times.retries += 1
-                if self._stopping:
-                    logger.exception("The store is unavailable while the process ends; what was queued is lost.")
-                    results = [error] * len(alive)
-                    break
-                if time.monotonic() > deadline:
-                    self._lose_patience(alive, error)
-                logger.warning("The store is unavailable; the commit is tried again in %.2f seconds.", retry)
-                time.sleep(retry)
-                retry = min(retry * 2, LONGEST_RETRY)
-            except Exception as error:
-                logger.exception("The store failed where it should have said why.")
-                results = [error] * len(alive)
-                break
+        try:
+            results = group.store.commit(writes) if writes else []
+        except StoreUnavailable as error:
+            release_connections()
+            for journal, _ in alive:
+                journal.times.retries += 1
+            if not self._stopping:
+                self._put_off(group, error)
+                return
+            logger.exception("The store is unavailable while the process ends; what was queued is lost.")
+            results = [error] * len(alive)
+        except Exception as error:
+            logger.exception("The store failed where it should have said why.")
+            results = [error] * len(alive)
         took = time.monotonic() - started
         for (journal, write), result in zip(alive, results, strict=True):
             journal.times.count += 1
             journal.times.longest = max(journal.times.longest, took)
             self._settle(journal, write, result)
-        self._answer([journal for journal, _ in group])
+        with self.lock:
+            answered = [future for journal, _ in group.pairs for future in journal.answer()]
+            if self._away.pop(id(group.store), None) is not None:
+                self.dirty += group.behind
+                self._work.set()
+        _wake(answered)
+
+    def _put_off(self, group: _Group, error: StoreUnavailable) -> None:
+        """Have a group tried again later; after the patience its runs end and their viewers go, and it is still tried.
+
+        What the runs queued is kept and written once it can be.
+        """
+        self._away[id(group.store)] = group
+        now = time.monotonic()
+        if now > group.deadline:
+            journals = [*(journal for journal, _ in group.pairs), *group.behind]
+            with self.lock:
+                answered = [future for journal in journals for future in journal.give_up(error)]
+            for journal in journals:
+                journal.log.close()
+            _wake(answered)
+        logger.warning("The store is unavailable; the commit is tried again in %.2f seconds.", group.retry)
+        group.next_try = now + group.retry
+        group.retry = min(group.retry * 2, LONGEST_RETRY)
 
     def _settle(self, journal: Journal, write: RunWrite, error: Exception | None) -> None:
         """Show and announce what was committed, or note why it was not."""
@@ -352,26 +416,6 @@ class Recorder:
             logger.exception("The frames of run %r cannot be saved either.", journal.run_id)
             return False
 
-    def _lose_patience(self, pairs: Sequence[tuple[Journal, RunWrite]], error: StoreUnavailable) -> None:
-        """Have the runs end and their viewers go; what they queued is kept and written once it can be."""
-        with self.lock:
-            for journal, _ in pairs:
-                journal.failure = journal.failure or error
-        for journal, _ in pairs:
-            journal.log.close()
-        self._answer([journal for journal, _ in pairs])
-
-    def _answer(self, journals: Sequence[Journal]) -> None:
-        """Wake those who wait for what was in flight, with one call into each of their loops."""
-        by_loop: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = defaultdict(list)
-        with self.lock:
-            for journal in journals:
-                for future in journal.in_flight or ():
-                    by_loop[future.get_loop()].append(future)
-                journal.in_flight = None
-        for loop, futures in by_loop.items():
-            loop.call_soon_threadsafe(_resolve, futures)
-
 
 class InlineRecorder(Recorder):
     """Commits in the thread and on the connection of whoever started the run, whenever the run waits."""
@@ -385,6 +429,15 @@ class InlineRecorder(Recorder):
 
     async def flush(self, journal: Journal) -> None:
         await sync_to_async(self._commit_queued)()
+
+
+def _wake(futures: Sequence[asyncio.Future[None]]) -> None:
+    """Wake those who wait, with one call into each of their loops."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = defaultdict(list)
+    for future in futures:
+        by_loop[future.get_loop()].append(future)
+    for loop, waiting in by_loop.items():
+        loop.call_soon_threadsafe(_resolve, waiting)
 
 
 def _resolve(futures: Sequence[asyncio.Future[None]]) -> None:

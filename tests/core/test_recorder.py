@@ -57,6 +57,11 @@ def recorder():
     recorder.stop()
 
 
+@pytest.fixture
+def impatient(settings):
+    settings.DJANGO_PYDANTIC_AGENT = {"STORE_PATIENCE_SECONDS": 0.1}
+
+
 def journal_of(recorder, store):
     run_plan = plan(store=store)
     from django_pydantic_agent.runs.opening import new_run
@@ -111,8 +116,8 @@ def test_an_outage_shorter_than_the_patience_loses_nothing_and_fails_nobody(reco
     assert journal.times.retries == 3
 
 
-def test_a_longer_outage_stops_the_run_and_its_end_is_written_once_the_store_is_back(settings):
-    settings.DJANGO_PYDANTIC_AGENT = {"STORE_PATIENCE_SECONDS": 0.1}
+@pytest.mark.usefixtures("impatient")
+def test_a_longer_outage_stops_the_run_and_its_end_is_written_once_the_store_is_back():
     store, gate = TroubledStore(), Gate()
     run_plan = plan([[Text("before"), gate, *[Text("x")]]], store=store)
     run = start(run_plan)
@@ -121,7 +126,7 @@ def test_a_longer_outage_stops_the_run_and_its_end_is_written_once_the_store_is_
     gate.open()
     seen = events(run_plan, run)
     check_sequence(seen, partial=True)
-    assert stored(run_plan).status is RunStatus.RUNNING
+    assert stored(run_plan).status.is_live
     store.is_away = False
     get_engine().wait()
     found = events(run_plan, run)
@@ -130,6 +135,80 @@ def test_a_longer_outage_stops_the_run_and_its_end_is_written_once_the_store_is_
     assert (found[-1]["type"], found[-1].get("code")) == ("RUN_ERROR", "storage")
     assert "before" in repr(found)
     assert stored(run_plan).status is RunStatus.FAILED
+
+
+async def check_given_up(journal):
+    with pytest.raises(StoreUnavailable):
+        await asyncio.wait_for(journal.settled(), 10)
+    assert journal.log.is_closed
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_run_that_first_writes_during_an_outage_is_stopped_after_the_patience_too(recorder):
+    store = TroubledStore()
+    early, late = journal_of(recorder, store), journal_of(recorder, store)
+    store.is_away = True
+
+    async def main():
+        early.append(b"{}")
+        await asyncio.to_thread(store.committing.wait, 10)
+        late.append(b"{}")
+        await asyncio.gather(check_given_up(early), check_given_up(late))
+        store.is_away = False
+        for journal in (early, late):
+            assert await journal.end(Ending(status=RunStatus.FAILED, frame=lambda revision: b"{}"))
+
+    asyncio.run(main())
+    assert [journal.log.last_seq for journal in (early, late)] == [3, 3]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_run_that_goes_on_writing_during_an_outage_is_stopped_after_the_patience(recorder):
+    store = TroubledStore()
+    journal = journal_of(recorder, store)
+    store.is_away = True
+
+    async def main():
+        journal.append(b"{}")
+        await asyncio.to_thread(store.committing.wait, 10)
+        journal.append(b"{}")
+        await check_given_up(journal)
+
+    asyncio.run(main())
+
+
+def test_a_run_of_one_store_goes_on_while_another_store_is_away(recorder):
+    away, other = TroubledStore(), TroubledStore()
+    waiting, going_on = journal_of(recorder, away), journal_of(recorder, other)
+    away.is_away = True
+
+    async def main():
+        waiting.append(b"{}")
+        await asyncio.to_thread(away.committing.wait, 10)
+        going_on.append(b"{}")
+        await asyncio.wait_for(going_on.settled(), 10)
+        away.is_away = False
+        await asyncio.wait_for(waiting.settled(), 10)
+
+    asyncio.run(main())
+    assert [journal.log.last_seq for journal in (waiting, going_on)] == [2, 2]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_run_that_ends_during_an_outage_ends_as_it_did_once_the_store_is_back(recorder):
+    store = TroubledStore()
+    journal = journal_of(recorder, store)
+    store.is_away = True
+
+    async def main():
+        end = asyncio.create_task(journal.end(Ending(status=RunStatus.FINISHED, frame=lambda revision: b"{}")))
+        await asyncio.to_thread(journal.log.wait, 1, 10)
+        assert journal.log.is_closed
+        store.is_away = False
+        assert await end
+
+    asyncio.run(main())
+    assert journal.log.status is RunStatus.FINISHED
 
 
 def test_a_row_that_the_store_refuses_fails_its_run_and_no_other_and_leaves_no_hole(recorder):
