@@ -409,6 +409,9 @@ class Recorder:
         if write.ending is not None:
             with self.lock:
                 journal.next_seq -= 1
+                if journal.pending is not None:
+                    # A tool that goes on has queued the row of its end behind this end of the run.
+                    journal.pending.first_seq -= 1
         write.ledger, write.turns, write.ending, write.terminal = [], [], None, None
         try:
             return journal.store.commit([write]) == [None]

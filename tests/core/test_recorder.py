@@ -44,7 +44,7 @@ class TroubledStore(MemoryRunStore):
             raise StoreUnavailable("away")
         return [
             UnstorableWrite("a row")
-            if write.key in self.poisoned and write.ledger
+            if write.key in self.poisoned and (write.ledger or (write.ending and write.ending.usage))
             else super(TroubledStore, self).commit([write])[0]
             for write in writes
         ]
@@ -247,6 +247,25 @@ def test_a_run_whose_end_the_store_refuses_ends_as_failed():
     assert (found[-1]["type"], found[-1]["code"]) == ("RUN_ERROR", "storage")
     assert "TEXT_MESSAGE_END" in types(found)
     assert stored(run_plan).status is RunStatus.FAILED
+
+
+def test_a_refused_end_can_be_written_as_another_one_although_a_row_was_queued_meanwhile(recorder):
+    store = TroubledStore()
+    journal = journal_of(recorder, store)
+    store.poisoned.add(journal.key)
+
+    async def main():
+        store.let_commit.clear()
+        refused = Ending(status=RunStatus.FINISHED, frame=lambda revision: b"{}", usage={"requests": 1})
+        end = asyncio.create_task(journal.end(refused))
+        await asyncio.to_thread(store.committing.wait, 10)
+        journal.write(Change())
+        store.let_commit.set()
+        assert not await end
+        assert await journal.end(Ending(status=RunStatus.FAILED, frame=lambda revision: b'{"end":1}'))
+
+    asyncio.run(main())
+    assert store.read_frames(journal.key, after=1, max_bytes=10**6) == [b'{"end":1}']
 
 
 def test_a_run_whose_lease_is_lost_writes_nothing_more(recorder):
