@@ -14,6 +14,7 @@ from django_pydantic_agent.exceptions import (
     LeaseLost,
     RunIdTaken,
     RunNotFound,
+    UnstorableWrite,
 )
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import Decision, RunStatus
@@ -259,7 +260,7 @@ class MemoryRunStore(RunStore):
 
     def commit(self, writes: Sequence[RunWrite]) -> list[Exception | None]:
         with self._lock:
-            return [self._commit(write) for write in writes]
+            return [self._commit_or_refuse(write) for write in writes]
 
     def unresolved_calls(self, key: int) -> Sequence[UnresolvedCall]:
         return ()
@@ -298,6 +299,15 @@ class MemoryRunStore(RunStore):
             if key not in self._entries:
                 raise RunNotFound
             return self._entries[key]
+
+    def _commit_or_refuse(self, write: RunWrite) -> Exception | None:
+        try:
+            return self._commit(write)
+        # A conversation store, which may be anyone's, may raise anything.
+        except Exception as error:
+            refusal = UnstorableWrite("what the run wrote is refused")
+            refusal.__cause__ = error
+            return refusal
 
     def _commit(self, write: RunWrite) -> Exception | None:
         entry = self._entries[write.key]

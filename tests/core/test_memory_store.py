@@ -3,12 +3,13 @@ from dataclasses import replace
 
 import pytest
 
-from django_pydantic_agent.exceptions import IdempotencyKeyTaken, LeaseLost, RunIdTaken
+from django_pydantic_agent.exceptions import IdempotencyKeyTaken, LeaseLost, RunIdTaken, UnstorableWrite
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.opening import new_run
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores import memory
 from django_pydantic_agent.stores.base import Ending, Idempotency, RunQuery, RunWrite
+from django_pydantic_agent.stores.conversations import TurnSave
 from django_pydantic_agent.stores.memory import MemoryRunStore
 from tests.core.plans import OWNER, plan
 
@@ -114,3 +115,18 @@ def test_only_the_newest_ended_runs_are_remembered(store, monkeypatch):
     assert [run.run_id for run in store.page(owner=OWNER, scope="", query=RunQuery()).runs] == ["live", "r3", "r2"]
     assert store.read_frames(live.key, after=0, max_bytes=1) != []
     assert store.get(owner=OWNER, scope="", run_id="r0") is None
+
+
+def test_what_a_conversation_store_raises_refuses_the_write_of_its_run_and_no_other(store):
+    class Broken:
+        def save(self, saved):
+            raise KeyError("thread")
+
+    bad, good = create(store, "bad"), create(store, "good")
+    turn = TurnSave(run=bad.key, through_seq=2, size=1)
+    broken = RunWrite(key=bad.key, epoch=1, first_seq=2, frames=[b"a"], conversation=Broken(), turns=[turn])
+    refusal, done = store.commit([broken, RunWrite(key=good.key, epoch=1, first_seq=2, frames=[b"a"])])
+    assert isinstance(refusal, UnstorableWrite)
+    assert done is None
+    progress = store.progress([bad.key, good.key])
+    assert [progress[run.key][0] for run in (bad, good)] == [1, 2]

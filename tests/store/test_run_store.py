@@ -28,6 +28,7 @@ from django_pydantic_agent.exceptions import (
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores.base import Idempotency, KeptFold, RunQuery, RunWrite, StoredRun
+from django_pydantic_agent.stores.conversations import TurnSave
 from django_pydantic_agent.testing.step_store import effect, event
 from tests.store.factories import ending, new_run
 
@@ -300,6 +301,18 @@ class TestCommit:
         poisoned.ledger = []
         assert store.commit([poisoned]) == [None]
         assert store.commit([write(run, 3, b"b", ledger=[appended(run, 2)])]) == [None]
+
+    def test_what_a_conversation_store_raises_refuses_the_write_of_its_run_and_no_other(self, store):
+        class Broken:
+            def save(self, saved: TurnSave) -> None:
+                raise KeyError("thread")
+
+        bad, good = create(store, "bad"), create(store, "good")
+        broken = {"conversation": Broken(), "turns": [TurnSave(run=bad.key, through_seq=2, size=1)]}
+        refusal, done = store.commit([write(bad, 2, b"a", **broken), write(good, 2, b"a")])
+        assert isinstance(refusal, UnstorableWrite)
+        assert done is None
+        assert [read(store, run, after=1) for run in (bad, good)] == [[], [b"a"]]
 
     def test_an_uncertain_commit_is_found_out_about(self, store):
         run = create(store)

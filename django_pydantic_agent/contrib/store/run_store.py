@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from django.db import DatabaseError, IntegrityError, InterfaceError, connections, router, transaction
+from django.db import IntegrityError, connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Exists, OuterRef, Q
 
@@ -25,6 +25,7 @@ from django_pydantic_agent.exceptions import (
     IdempotencyKeyTaken,
     RunIdTaken,
     RunNotFound,
+    StoreUnavailable,
     UnstorableWrite,
 )
 from django_pydantic_agent.log.frames import storable, storable_value
@@ -285,9 +286,12 @@ class DatabaseRunStore:
     def commit(self, writes: Sequence[RunWrite]) -> list[Exception | None]:
         try:
             return insistently(lambda: commits.commit(writes, using=self._alias), using=self._alias)
-        except (DatabaseError, InterfaceError, UnstorableWrite, ValueError, TypeError, OverflowError) as error:
+        except StoreUnavailable:
+            raise
+        # A conversation store, which may be anyone's, may raise anything.
+        except Exception as error:
             if len(writes) == 1:
-                refusal = UnstorableWrite("the database refuses what the run wrote")
+                refusal = UnstorableWrite("what the run wrote is refused")
                 refusal.__cause__ = error
                 return [refusal]
         return [result for write in writes for result in self.commit([write])]
