@@ -68,6 +68,7 @@ class Journal:
     pending_bytes: int = 0
     logged_bytes: int = 0
     begun: bool = False
+    refused_turns: list[TurnSave] = field(default_factory=list)
     failure: Exception | None = None
     is_dead: bool = False
     is_sealed: bool = False
@@ -123,11 +124,14 @@ class Journal:
         """Write the end of the run, its terminal frame and turn, in one transaction, however long the store is away.
 
         False where the run goes on elsewhere or where the store refuses what it leaves; the latter is the `failure`
-        then, and can be written as another end.
+        then, and can be written as another end, without a turn.
         """
         with self.recorder.lock:
             write = self._open_write()
-            if saved is not None:
+            if saved is None:
+                # What the thread's store refuses keeps no run from ending.
+                self.refused_turns, write.turns = [], []
+            else:
                 write.turns.append(saved)
             write.ending = ending
             self.next_seq += 1
@@ -153,7 +157,32 @@ class Journal:
         write, self.pending = self.pending, None
         self.pending_bytes = 0
         self.in_flight, self.waiters = self.waiters, []
+        if write is not None and self.refused_turns:
+            # What came later must be saved later.
+            turns = [*self.refused_turns, *write.turns]
+            self.refused_turns, write.turns = (turns, []) if write.ending is None else ([], turns)
         return write
+
+    def refuse(self, write: RunWrite, error: Exception) -> None:
+        """Leave out of a write what its store may have refused; the log must have no hole. The recorder's lock is held.
+
+        First the ledger and the end, which is yet to be told then, next the turns, which wait for the end. Where there
+        is nothing to leave out, nothing of the run is written any more.
+        """
+        self.failure = error
+        if self.pending is not None:
+            self.pending.ledger.clear()
+        if isinstance(error, LeaseLost | StoreUnavailable) or not (write.ledger or write.ending or write.turns):
+            self.is_dead = True
+        elif write.ledger or write.ending:
+            if write.ending is not None:
+                self.next_seq -= 1
+                if self.pending is not None:
+                    # A tool that goes on has queued the row of its end behind this end of the run.
+                    self.pending.first_seq -= 1
+            write.ledger, write.ending, write.terminal = [], None, None
+        else:
+            self.refused_turns, write.turns = [*self.refused_turns, *write.turns], []
 
     def answer(self) -> list[asyncio.Future[None]]:
         """Return those who wait for what is in flight, which is so no longer. The recorder's lock is held."""
@@ -363,12 +392,21 @@ class Recorder:
             journal.times.count += 1
             journal.times.longest = max(journal.times.longest, took)
             self._settle(journal, write, result)
+        refused = [
+            (journal, write)
+            for (journal, write), result in zip(alive, results, strict=True)
+            if result is not None and not journal.is_dead
+        ]
         with self.lock:
-            answered = [future for journal, _ in group.pairs for future in journal.answer()]
-            if self._away.pop(id(group.store), None) is not None:
+            settled = {journal for journal, _ in group.pairs} - {journal for journal, _ in refused}
+            answered = [future for journal in settled for future in journal.answer()]
+            if not refused and self._away.pop(id(group.store), None) is not None:
                 self.dirty += group.behind
                 self._work.set()
         _wake(answered)
+        if refused:
+            group.pairs = refused
+            self._commit_group(group)
 
     def _put_off(self, group: _Group, error: StoreUnavailable) -> None:
         """Have a group tried again later; after the patience its runs end and their viewers go, and it is still tried.
@@ -394,30 +432,11 @@ class Recorder:
             journal.times.failures += 1
             logger.error("Run %r cannot be saved any more.", journal.run_id, exc_info=error)
             with self.lock:
-                journal.failure = error
-                if journal.pending is not None:
-                    journal.pending.ledger.clear()
-            if isinstance(error, LeaseLost | StoreUnavailable) or not self._save_frames(journal, write):
-                journal.is_dead = True
-                return
+                journal.refuse(write, error)
+            return
         if write.all_frames:
             journal.log.publish(write.first_seq, write.all_frames, write.ending.status if write.ending else None)
         self.announcer.committed(journal.run, write, store=journal.store)
-
-    def _save_frames(self, journal: Journal, write: RunWrite) -> bool:
-        """Save the frames of a write that the store refused, so that the log has no hole; its end is yet to be told."""
-        if write.ending is not None:
-            with self.lock:
-                journal.next_seq -= 1
-                if journal.pending is not None:
-                    # A tool that goes on has queued the row of its end behind this end of the run.
-                    journal.pending.first_seq -= 1
-        write.ledger, write.turns, write.ending, write.terminal = [], [], None, None
-        try:
-            return journal.store.commit([write]) == [None]
-        except Exception:
-            logger.exception("The frames of run %r cannot be saved either.", journal.run_id)
-            return False
 
 
 class InlineRecorder(Recorder):

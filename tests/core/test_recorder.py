@@ -11,6 +11,7 @@ from django_pydantic_agent.runs.live_log import LiveLog
 from django_pydantic_agent.runs.recorder import InlineRecorder, Recorder
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores.base import Ending
+from django_pydantic_agent.stores.conversations import TurnSave
 from django_pydantic_agent.stores.memory import MemoryRunStore
 from django_pydantic_agent.testing.models import Gate, ScriptedModel, Text
 from tests.core.plans import events, plan, start, stored, types
@@ -62,12 +63,33 @@ def impatient(settings):
     settings.DJANGO_PYDANTIC_AGENT = {"STORE_PATIENCE_SECONDS": 0.1}
 
 
-def journal_of(recorder, store):
+class Thread:
+    """A conversation store that keeps of each turn as of which seq it was saved; turns as of `refused` it refuses."""
+
+    def __init__(self, *refused):
+        self.saved = []
+        self.refused = set(refused)
+
+    def save(self, saved):
+        if saved.through_seq in self.refused:
+            raise KeyError(saved.through_seq)
+        self.saved.append(saved.through_seq)
+
+    def end(self, saved, ending):
+        self.save(saved)
+        return 2
+
+
+def turn(journal, seq):
+    return TurnSave(run=journal.key, through_seq=seq, size=1)
+
+
+def journal_of(recorder, store, conversation=None):
     run_plan = plan(store=store)
     from django_pydantic_agent.runs.opening import new_run
 
     run = store.create(new_run(run_plan), on_commit=lambda *_: None)
-    return recorder.open(store, run, LiveLog(store, run.key, last_seq=1, status=run.status))
+    return recorder.open(store, run, LiveLog(store, run.key, last_seq=1, status=run.status), conversation)
 
 
 def test_what_gathers_during_a_commit_goes_into_the_next_one_for_all_runs_together(recorder):
@@ -247,6 +269,87 @@ def test_a_run_whose_end_the_store_refuses_ends_as_failed():
     assert (found[-1]["type"], found[-1]["code"]) == ("RUN_ERROR", "storage")
     assert "TEXT_MESSAGE_END" in types(found)
     assert stored(run_plan).status is RunStatus.FAILED
+
+
+FAILED = Ending(status=RunStatus.FAILED, frame=lambda revision: b"{}")
+
+
+def test_a_turn_outlives_a_ledger_row_that_the_store_refuses_in_the_same_write(recorder):
+    store, thread = TroubledStore(), Thread()
+    journal = journal_of(recorder, store, thread)
+    store.poisoned.add(journal.key)
+
+    async def main():
+        store.let_commit.clear()
+        journal.append(b"{}")
+        journal.write(Change())
+        journal.save_turn(turn(journal, 2))
+        store.let_commit.set()
+        with pytest.raises(UnstorableWrite):
+            await journal.settled()
+        assert await journal.end(FAILED, turn(journal, 3))
+
+    asyncio.run(main())
+    assert thread.saved == [2, 3]
+    assert journal.log.last_seq == 3
+
+
+def test_a_refused_turn_is_saved_with_the_end_and_before_all_that_came_later(recorder):
+    store, thread = TroubledStore(), Thread(2)
+    journal = journal_of(recorder, store, thread)
+
+    async def main():
+        journal.append(b"{}")
+        journal.save_turn(turn(journal, 2))
+        with pytest.raises(UnstorableWrite):
+            await journal.settled()
+        thread.refused.clear()
+        journal.append(b"{}")
+        journal.save_turn(turn(journal, 3))
+        assert await journal.end(FAILED, turn(journal, 4))
+
+    asyncio.run(main())
+    assert thread.saved == [2, 3, 4]
+    assert journal.log.last_seq == 4
+
+
+def test_a_turn_that_is_refused_again_keeps_its_run_from_no_end(recorder):
+    store, thread = TroubledStore(), Thread(2)
+    journal = journal_of(recorder, store, thread)
+
+    async def main():
+        journal.append(b"{}")
+        journal.save_turn(turn(journal, 2))
+        with pytest.raises(UnstorableWrite):
+            await journal.settled()
+        assert not await journal.end(FAILED, turn(journal, 2))
+        assert await journal.end(FAILED)
+
+    asyncio.run(main())
+    assert (journal.log.last_seq, journal.log.status) == (3, RunStatus.FAILED)
+
+
+def test_an_outage_right_after_a_refusal_loses_nothing(recorder):
+    class Refusing(TroubledStore):
+        def commit(self, writes):
+            results = super().commit(writes)
+            if any(results):
+                self.gone_for = 2
+            return results
+
+    store = Refusing()
+    journal = journal_of(recorder, store)
+    store.poisoned.add(journal.key)
+
+    async def main():
+        journal.append(b"{}")
+        journal.write(Change())
+        with pytest.raises(UnstorableWrite):
+            await journal.settled()
+        assert await journal.end(FAILED)
+
+    asyncio.run(main())
+    assert journal.log.last_seq == 3
 
 
 def test_a_refused_end_can_be_written_as_another_one_although_a_row_was_queued_meanwhile(recorder):
