@@ -23,8 +23,8 @@ from django_pydantic_agent.exceptions import NotContinuable
 from django_pydantic_agent.policy.approvals import ApprovalPolicy
 from django_pydantic_agent.policy.audit import Audit
 from django_pydantic_agent.runs.hooks import RunHooks
+from django_pydantic_agent.runs.journal import Journal
 from django_pydantic_agent.runs.plan import RunPlan
-from django_pydantic_agent.runs.recorder import Journal
 from django_pydantic_agent.runs.resumption import Resumption
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.runs.turn import RunTurn

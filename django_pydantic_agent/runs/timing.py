@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from django_pydantic_agent.runs.recorder import CommitTimes
+    from django_pydantic_agent.runs.journal import CommitTimes
 
 logger = logging.getLogger(__name__)
 

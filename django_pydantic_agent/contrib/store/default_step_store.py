@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from django_pydantic_agent.contrib.store.ledger import Ledger
     from django_pydantic_agent.contrib.store.messages import Recording
-    from django_pydantic_agent.contrib.store.recording import Journal
+    from django_pydantic_agent.contrib.store.recording import ChangeQueue
     from django_pydantic_agent.contrib.store.run_history import DatabaseRunHistory
     from django_pydantic_agent.policy.audit import Audit
     from django_pydantic_agent.stores.effects import StoredEffect, Verdict
@@ -50,7 +50,7 @@ class DefaultStepStore:
         return store
 
     def recording(
-        self, journal: "Journal", history: "DatabaseRunHistory | None" = None, *, audit: "Audit | None" = None
+        self, journal: "ChangeQueue", history: "DatabaseRunHistory | None" = None, *, audit: "Audit | None" = None
     ) -> "DefaultStepStore":
         """Return this store for one live run, whose changes are committed together with its events.
 

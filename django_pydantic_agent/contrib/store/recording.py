@@ -32,7 +32,7 @@ _BEHIND_TOOLS = frozenset({"model_request_started", "run_completed"})
 _TIMED_OUT = "Timed out after "
 
 
-class Journal(Protocol):
+class ChangeQueue(Protocol):
     """What queues the changes of one live run for the recorder."""
 
     key: int
@@ -76,7 +76,7 @@ class RecordingStepStore(DefaultStepStore):
     """
 
     def __init__(
-        self, ledger: Ledger, journal: Journal, history: DatabaseRunHistory, audit: Audit | None = None
+        self, ledger: Ledger, journal: ChangeQueue, history: DatabaseRunHistory, audit: Audit | None = None
     ) -> None:
         self.owner = ledger.owner
         self.scope = ledger.scope
