@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ag_ui.core import BaseEvent, EventType
+from ag_ui.core import EventType
 from pydantic_core import from_json, to_json
 
 from django_pydantic_agent.log.closing import OpenItems
 from django_pydantic_agent.log.document import Document
-from django_pydantic_agent.log.frames import JsonObject, encode
+from django_pydantic_agent.log.frames import JsonObject
 from django_pydantic_agent.log.transcript import Call, Entry
 
 
@@ -17,12 +17,11 @@ from django_pydantic_agent.log.transcript import Call, Entry
 class Changes:
     """What came to be different since the last look.
 
-    `messages` are the new, changed and moved ones with their places in the transcript, in order; `removed` the ids of
-    messages that are gone; `state` tells whether the state was written. `size` is that of messages and state in bytes.
+    `messages` are the new, changed and moved ones with their places in the transcript, in order; `state` tells whether
+    the state was written. `size` is that of messages and state in bytes.
     """
 
     messages: list[tuple[int, JsonObject]]
-    removed: list[str]
     state: bool
     size: int
 
@@ -46,14 +45,9 @@ class Projection:
         self._calls: dict[str, Call] = {}
         self._seen_ids: dict[str, None] = {}
         self._changed: set[Entry] = set()
-        self._removed: dict[str, None] = {}
         for message in messages:
             self._append(Entry(message))
         self._changed.clear()
-
-    def apply(self, event: BaseEvent) -> None:
-        """Take in the next event. Whoever has its frame calls `apply_frame`, which costs a tenth."""
-        self.apply_frame(encode(event))
 
     def apply_frame(self, frame: bytes) -> None:
         """Take in the next frame of the log."""
@@ -94,11 +88,9 @@ class Projection:
             written.append(self.state)
         changes = Changes(
             messages=messages[::-1],
-            removed=list(self._removed),
             state=self._state_written,
             size=len(to_json(written)),
         )
-        self._removed.clear()
         self._state_written = False
         return changes
 
@@ -112,7 +104,6 @@ class Projection:
     def _note(self, entry: Entry) -> None:
         self._changed.add(entry)
         self._seen_ids[entry.id] = None
-        self._removed.pop(entry.id, None)
 
     def _index(self) -> None:
         """Find messages and calls anew; where an id stands twice, the first is meant."""
@@ -239,7 +230,6 @@ class Projection:
         self._changed.clear()
         for entry in changed:
             self._note(entry)
-        self._removed.update((entry.id, None) for entry in before if entry.id not in self._by_id)
 
     def _activity_snapshot(self, event: JsonObject) -> None:
         entry = self._by_id.get(event["messageId"])

@@ -87,7 +87,6 @@ def rebuilt_plan(orphan: Orphan, mount: Mount, store: RunStore) -> RunPlan:
         digest=run.digest,
         scope=run.scope,
         source=source,
-        protocol=orphan.protocol,
         thread=None if kept["thread"] is None else _thread_plan(orphan, mount, store, kept["thread"]),
         orphan=orphan if run.status is RunStatus.RUNNING else None,
     )

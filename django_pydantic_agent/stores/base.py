@@ -233,7 +233,6 @@ class Lease:
     run: int
     epoch: int
     beat: int
-    started_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +247,6 @@ class Orphan:
 
     run: StoredRun
     parent: int | None = None
-    protocol: str = ""
     request: dict[str, Any] | None = None
     cancel_requested: bool = False
     unresolved: Sequence[str] = ()

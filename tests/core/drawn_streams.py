@@ -35,7 +35,7 @@ from ag_ui.core import (
 from hypothesis import strategies as st
 
 from django_pydantic_agent.log.document import Document
-from django_pydantic_agent.log.frames import wire_form
+from django_pydantic_agent.log.frames import encode, wire_form
 from django_pydantic_agent.log.projection import Projection
 from tests.core.streams import EARLIER, FINISHED, PICTURE, STARTED, Stream
 
@@ -111,7 +111,7 @@ class Drawing:
 
     def log(self, event: BaseEvent) -> None:
         self.events.append(event)
-        self.so_far.apply(event)
+        self.so_far.apply_frame(encode(event))
 
     def learn(self, messages: Sequence[dict[str, Any]]) -> None:
         """Take note of whom the messages of a snapshot belong to."""

@@ -54,8 +54,8 @@ class DatabaseRunLeases:
         return dict(self._runs.filter(pk__in=runs).values_list("pk", "viewer_signs"))
 
     def live(self) -> Sequence[Lease]:
-        rows = self._runs.filter(status__in=LIVE).order_by("pk").values_list("pk", "epoch", "beat", "created_at")
-        return [Lease(run=run, epoch=epoch, beat=beat, started_at=at) for run, epoch, beat, at in rows]
+        rows = self._runs.filter(status__in=LIVE).order_by("pk").values_list("pk", "epoch", "beat")
+        return [Lease(run=run, epoch=epoch, beat=beat) for run, epoch, beat in rows]
 
     def take_over(self, lease: Lease) -> Orphan | None:
         """Begin the run's next epoch.
@@ -94,7 +94,7 @@ class DatabaseRunLeases:
             list(runs.select_for_update().order_by("pk").values_list("pk", flat=True))
 
     def _orphan(self, key: int) -> Orphan | None:
-        columns = ("parent_id", "protocol", "request", "cancel_requested", "scope", "in_thread__state_run")
+        columns = ("parent_id", "request", "cancel_requested", "scope", "in_thread__state_run")
         row = self._runs.filter(pk=key).values("owner", "in_thread", "in_thread__state_seq", *columns).first()
         run = None if row is None else self._store.by_key(key, owner=Owner(row["owner"]))
         if row is None or run is None:
@@ -107,7 +107,6 @@ class DatabaseRunLeases:
         return Orphan(
             run=run,
             parent=row["parent_id"],
-            protocol=row["protocol"],
             request=row["request"],
             cancel_requested=row["cancel_requested"],
             unresolved=list(dict.fromkeys(tools)),
