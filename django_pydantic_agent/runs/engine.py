@@ -8,12 +8,12 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 from django_pydantic_agent.conf import agent_settings
+from django_pydantic_agent.connections import ReaderThreads
 from django_pydantic_agent.exceptions import RunNotFound, ShuttingDown
 from django_pydantic_agent.runs.announcer import Announcer
 from django_pydantic_agent.runs.executors.base import get_executor
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+READERS = 4
 RECENT_LOGS = 16
 WAIT_SECONDS = 0.5
 CANCEL_SECONDS = 5.0
@@ -53,7 +54,7 @@ class Engine:
         self.beats = Beats()
         self.watcher = Watcher()
         self.viewers = Viewers()
-        self._readers = ThreadPoolExecutor(max_workers=4, thread_name_prefix="agent-log-reader")
+        self._readers = ReaderThreads(max_workers=READERS, thread_name_prefix="agent-reader")
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tool_threads: ToolThreads | None = None
@@ -196,7 +197,12 @@ class Engine:
         from django_pydantic_agent.runs.execution import Execution
 
         execution = Execution(
-            plan, run, recorder=self.recorder, tool_threads=self.tool_threads(), wait_for=self._waiter(plan.store)
+            plan,
+            run,
+            recorder=self.recorder,
+            tool_threads=self.tool_threads(),
+            readers=self._readers,
+            wait_for=self._waiter(plan.store),
         )
         if first_frame is not None:
             execution.log.publish(1, [first_frame], None)
@@ -218,6 +224,7 @@ class Engine:
             run,
             recorder=InlineRecorder(),
             tool_threads=caller,
+            readers=caller,
             wait_for=self._waiter(plan.store),
             own_thread=False,
         )

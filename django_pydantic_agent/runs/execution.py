@@ -55,6 +55,7 @@ class Execution:
         *,
         recorder: Recorder,
         tool_threads: Executor,
+        readers: Executor,
         wait_for: Callable[[StoredRun], Awaitable[None]],
         own_thread: bool = True,
     ) -> None:
@@ -80,6 +81,7 @@ class Execution:
             journal=self._journal,
             history=self._history,
             threads=tool_threads,
+            readers=readers,
             own_thread=self._thread,
             turn=self._turn,
             reached=self._reached,
@@ -120,7 +122,7 @@ class Execution:
         await self._journal.seal()
         leases = self.plan.store.leases
         if leases is not None and not self.log.ended:
-            await self._preparation.in_thread(leases.release, self._run.key, self.epoch)
+            await self._preparation.read_once(leases.release, self._run.key, self.epoch)
         self._token.cancel()
 
     async def _is_next(self) -> bool:
@@ -281,7 +283,7 @@ class Execution:
                 output_bytes=self._journal.logged_bytes,
             )
         try:
-            await self._preparation.in_thread(self._rest)
+            await self._preparation.read_once(self._rest)
         except Exception:
             logger.warning("The log of run %r could not be tidied.", self.run_id, exc_info=True)
         await self._entitle()
@@ -316,9 +318,9 @@ class Execution:
         if hook is None or turn is None or not turn.opens_thread:
             return
         try:
-            messages = await self._preparation.in_thread(turn.transcript)
+            messages = await self._preparation.read_once(turn.transcript)
             if title := await self._preparation.call(hook, messages):
-                await self._preparation.in_thread(turn.entitle, title)
+                await self._preparation.read_once(turn.entitle, title)
         except ThreadNotFound:
             logger.info("The thread of run %r was deleted before it had a title.", self.run_id)
         except Exception:

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextvars import copy_context
@@ -10,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from ag_ui.core import RunAgentInput, ToolMessage
+from django.db import InterfaceError, OperationalError
 from pydantic_ai import DeferredToolRequests, DeferredToolResults, UsageLimits
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.messages import ModelMessage, repair_messages
@@ -18,8 +20,8 @@ from django_pydantic_agent.agents.build import build_agent, is_idempotent
 from django_pydantic_agent.agents.deps import AgentDeps
 from django_pydantic_agent.agents.tools import RunThread
 from django_pydantic_agent.conf import agent_settings
-from django_pydantic_agent.connections import patiently
-from django_pydantic_agent.exceptions import NotContinuable
+from django_pydantic_agent.connections import release_connections
+from django_pydantic_agent.exceptions import NotContinuable, StoreUnavailable
 from django_pydantic_agent.policy.approvals import ApprovalPolicy
 from django_pydantic_agent.policy.audit import Audit
 from django_pydantic_agent.runs.hooks import RunHooks
@@ -40,6 +42,9 @@ from django_pydantic_agent.stores.attempts import latest_snapshot
 from django_pydantic_agent.stores.base import RunHistory, StoredRun
 from django_pydantic_agent.stores.effects import StoredEffect
 from django_pydantic_agent.threads.history import answered
+
+FIRST_RETRY = 0.05
+LONGEST_RETRY = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +75,10 @@ class Past:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparation:
-    """Prepares one attempt at a run; whatever may block is called on `threads`.
+    """Prepares one attempt at a run; the project's hooks are called on `threads`, as its tools are.
 
-    `history` is what the engine keeps of the model's messages.
+    The engine itself reads on `readers`, so that it does not wait for hooks and tools that block. `history` is what it
+    keeps of the model's messages.
     """
 
     plan: RunPlan
@@ -80,6 +86,7 @@ class Preparation:
     journal: Journal
     history: RunHistory
     threads: Executor
+    readers: Executor
     own_thread: RunThread | None
     turn: RunTurn | None
     reached: Callable[[list[ModelMessage]], None]
@@ -87,8 +94,10 @@ class Preparation:
 
     async def prepare(self, resumption: Resumption | None = None) -> Prepared:
         config = self.plan.config
-        agent = await self.in_thread(build_agent, config.source)
-        step_store = await self.call(config.step_store)
+        makes_agent = self.threads if callable(config.source) else self.readers
+        agent = await _on(makes_agent, build_agent, config.source)
+        # What the engine itself is to read by.
+        step_store = await self._call(config.step_store, self.readers)
         past = await self._past(step_store, resumption)
         calls = UnfinishedCalls() if resumption is None else await self._calls(resumption, step_store)
         # In front of all others: what waits for approval has not begun for them, and what has ended they have seen.
@@ -142,12 +151,20 @@ class Preparation:
 
     async def read(self, function: Callable[..., Any], *args: Any) -> Any:
         """Return what a function reads from the database, however long that is away within the patience."""
-        return await self.in_thread(patiently, partial(function, *args))
+        deadline, retry = time.monotonic() + agent_settings.STORE_PATIENCE_SECONDS, FIRST_RETRY
+        while True:
+            try:
+                return await self.read_once(function, *args)
+            except (OperationalError, InterfaceError) as error:
+                if time.monotonic() > deadline:
+                    raise StoreUnavailable(str(error)) from error
+            await self.read_once(release_connections)
+            await asyncio.sleep(retry)
+            retry = min(retry * 2, LONGEST_RETRY)
 
-    async def in_thread(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Return what a function returns that may block."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self.threads, copy_context().run, function, *args)
+    async def read_once(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Return what a function reads from the database, or writes there on its own."""
+        return await _on(self.readers, function, *args)
 
     async def _past(self, step_store: Any, resumption: Resumption | None) -> Past:
         """Return the run's input and the history that it goes on from."""
@@ -242,12 +259,20 @@ class Preparation:
 
     async def call(self, hook: Callable[..., Any] | None, *more: Any) -> Any:
         """Return what a hook makes of the request, and of what else it is given."""
+        return await self._call(hook, self.threads, *more)
+
+    async def _call(self, hook: Callable[..., Any] | None, threads: Executor, *more: Any) -> Any:
         if hook is None:
             return None
         if inspect.iscoroutinefunction(hook):
             return await hook(self.plan.request, *more)
-        result = await self.in_thread(hook, self.plan.request, *more)
+        result = await _on(threads, hook, self.plan.request, *more)
         return await result if inspect.isawaitable(result) else result
+
+
+async def _on(threads: Executor, function: Callable[..., Any], *args: Any) -> Any:
+    """Return what a function returns that may block."""
+    return await asyncio.get_running_loop().run_in_executor(threads, copy_context().run, function, *args)
 
 
 async def _effects(step_store: Any, run: StoredRun) -> list[StoredEffect]:

@@ -20,34 +20,36 @@ _numbers = count(1)
 class Talk:
     """A thread, and short ways to act in it."""
 
-    def __init__(self, agent, conversation=None):
+    def __init__(self, agent, conversation=None, *, thread_id="t", **config):
         self.agent = agent
+        self.thread_id = thread_id
+        self.config = config
         self.conversation = conversation or DefaultConversationStore()
         self.store = run_store_for(OWNER)
 
     def view(self):
-        return self.conversation.view(owner=OWNER, thread_id="t")
+        return self.conversation.view(owner=OWNER, thread_id=self.thread_id)
 
     def read(self, **keywords):
-        return self.conversation.read(owner=OWNER, thread_id="t", **keywords)
+        return self.conversation.read(owner=OWNER, thread_id=self.thread_id, **keywords)
 
     def start(self, text=None, *, state=None, supersede_from=None, continues=None, **thread):
         number = next(_numbers)
         messages = [] if text is None else [{"id": f"u{number}", "role": "user", "content": text}]
-        body = json.dumps({"threadId": "t", "runId": f"r{number}", "messages": messages, "state": state}).encode()
+        posted = {"threadId": self.thread_id, "runId": f"r{number}", "messages": messages, "state": state}
         view = self.view()
         turn = TurnStart(
             owner=OWNER,
-            thread_id="t",
+            thread_id=self.thread_id,
             revision=None if view is None else view.revision,
             messages=messages,
             supersede_from=supersede_from,
             continues=continues,
         )
         plan = RunPlan(
-            config=AgentConfig(source=self.agent, server="ag_ui"),
-            request=RunRequest(user=None, owner=OWNER, run_id=f"r{number}", thread_id="t"),
-            run_input=parse_input(body),
+            config=AgentConfig(source=self.agent, server="ag_ui", **self.config),
+            request=RunRequest(user=None, owner=OWNER, run_id=f"r{number}", thread_id=self.thread_id),
+            run_input=parse_input(json.dumps(posted).encode()),
             store=self.store,
             digest="",
             thread=ThreadPlan(conversation=self.conversation, start=turn, **thread),
