@@ -8,7 +8,8 @@ from contextlib import AsyncExitStack, aclosing
 from typing import Any, cast
 
 from ag_ui.core import BaseEvent, EventType, ToolCallResultEvent
-from pydantic_ai import Agent, CancellationToken
+from pydantic_ai import Agent
+from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.messages import ModelMessage
 
 from django_pydantic_agent.agents.tools import RunThread
@@ -22,12 +23,13 @@ from django_pydantic_agent.log.projection import Projection
 from django_pydantic_agent.policy.audit import Audit
 from django_pydantic_agent.runs.attach import put_to_rest
 from django_pydantic_agent.runs.live_log import LiveLog
-from django_pydantic_agent.runs.outcome import Outcome, cancelled, failed, finished, orphaned, outcome_of
+from django_pydantic_agent.runs.outcome import Outcome, failed, finished, orphaned, outcome_of, stopped
 from django_pydantic_agent.runs.plan import RunPlan
-from django_pydantic_agent.runs.preparation import Preparation
+from django_pydantic_agent.runs.preparation import Preparation, Prepared
 from django_pydantic_agent.runs.recorder import Recorder
 from django_pydantic_agent.runs.resumption import Resumption, resumption
 from django_pydantic_agent.runs.states import Decision, RunStatus
+from django_pydantic_agent.runs.stop import Stop
 from django_pydantic_agent.runs.timing import Stopwatch, log_timing
 from django_pydantic_agent.runs.turn import RunTurn
 from django_pydantic_agent.stores.base import Ending, StoredRun
@@ -88,7 +90,7 @@ class Execution:
             audit=self._audit,
         )
         self._wait_for = wait_for
-        self._token = CancellationToken()
+        self._stop = Stop()
         self._stopped_by_shutdown = False
         self._projection = Projection(state=wire_form(plan.run_input.state))
         self._stopwatch = Stopwatch(run.started_at)
@@ -96,12 +98,12 @@ class Execution:
     def cancel(self, *, for_shutdown: bool = False) -> None:
         """Ask the run to stop; safe from any thread, and more than once."""
         self._stopped_by_shutdown |= for_shutdown
-        self._token.cancel()
+        self._stop.request()
 
     def abandon(self) -> None:
         """Have the run stop and write nothing any more, because it goes on elsewhere; safe from any thread."""
         self._journal.abandon()
-        self._token.cancel()
+        self._stop.request()
 
     async def run(self) -> None:
         """Execute the run to its terminal frame; whatever goes wrong becomes that frame."""
@@ -109,9 +111,12 @@ class Execution:
             if self._thread is not None:
                 await stack.enter_async_context(self._thread)
             try:
-                outcome = await self._execute() if await self._is_next() else cancelled(self._run)
+                await self._stop.first(self._wait_for_turn())
+                outcome = await self._execute()
             except LeaseLost:
                 return
+            except RunCancelled as error:
+                outcome = stopped(error, self._run, shutdown=self._stopped_by_shutdown)
             except Exception as error:
                 outcome = failed(error, policy=self.plan.config.failure_policy)
             if not isinstance(self._journal.failure, LeaseLost):
@@ -123,22 +128,17 @@ class Execution:
         leases = self.plan.store.leases
         if leases is not None and not self.log.ended:
             await self._preparation.read_once(leases.release, self._run.key, self.epoch)
-        self._token.cancel()
+        self._stop.request()
 
-    async def _is_next(self) -> bool:
-        """Wait for the runs ahead in the thread; False where the run is cancelled meanwhile."""
+    async def _wait_for_turn(self) -> None:
+        """Wait for the runs ahead in the thread."""
         if self._turn is None:
-            return True
-        while not self._token.cancelled:
-            ahead = await self._preparation.read(self.plan.store.ahead, self._run.key)
-            if ahead is None:
-                return True
+            return
+        while (ahead := await self._preparation.read(self.plan.store.ahead, self._run.key)) is not None:
             if ahead.status is RunStatus.INTERRUPTED and not ahead.interrupts:
                 await self._preparation.read(self._expire, ahead)
-                continue
-            await self._wait_for(ahead)
-        await self._journal.settled()
-        return False
+            else:
+                await self._wait_for(ahead)
 
     def _expire(self, run: StoredRun) -> None:
         """Give up what a run ahead has asked, because nobody can approve it any more."""
@@ -150,20 +150,15 @@ class Execution:
     async def _execute(self) -> Outcome:
         """Run the agent and return how it ended."""
         self._stopwatch.begin()
+        seconds = self.plan.config.run_timeout or agent_settings.RUN_TIMEOUT_SECONDS
+        until = None if seconds is None else time.monotonic() + seconds
+        # To its end, even where the run is stopped meanwhile: what it has left open can be closed only then.
         resumption = await self._resume()
         if resumption is not None and resumption.is_answered:
             return finished(self._run)
-        if resumption is None and self.epoch > 1:
-            # What is prepared may be what killed the process before; left queued, the run would kill any number.
-            await self._journal.begin()
-        prepared = await self._preparation.prepare(resumption)
+        prepared = await self._stop.first(self._prepare(resumption), seconds=_left(until))
         if prepared.calls.unknown:
             return orphaned(prepared.calls.unknown)
-        if resumption is None:
-            accepted = () if self.plan.thread is None else self.plan.thread.start.messages
-            state = prepared.run_input.state
-            self._projection = Projection(accepted, state=wire_form({} if state is None else state))
-            await self._catch_up(state)
         if prepared.answered:
             # Whatever becomes of this run, what it goes on from is then known by it.
             self._keep(prepared.history)
@@ -174,7 +169,7 @@ class Execution:
         call_ids = ToolCallIds(history, begun=begun, on_wire={**prepared.answered, **prepared.calls.on_wire})
         refused = _RUN_LEVEL if self._turn is None else _THREAD_LEVEL
         chunks = Chunks()
-        stream = adapter.run_stream(cancellation_token=self._token, **prepared.arguments)
+        stream = adapter.run_stream(cancellation_token=self._stop.token, timeout=_left(until), **prepared.arguments)
         events = cast("AsyncGenerator[BaseEvent]", stream)
         with Agent.using_thread_executor(self._preparation.threads):
             async with aclosing(events):
@@ -199,6 +194,19 @@ class Execution:
         if outcome.interrupts and not self.plan.keeps_boundaries and adapter.stream.result is not None:
             self._keep(adapter.stream.result.all_messages())
         return outcome
+
+    async def _prepare(self, resumption: Resumption | None) -> Prepared:
+        """Prepare the agent, and tell a client at the beginning what it has missed."""
+        if resumption is None and self.epoch > 1:
+            # What is prepared may be what killed the process before; left queued, the run would kill any number.
+            await self._journal.begin()
+        prepared = await self._preparation.prepare(resumption)
+        if resumption is None:
+            accepted = () if self.plan.thread is None else self.plan.thread.start.messages
+            state = prepared.run_input.state
+            self._projection = Projection(accepted, state=wire_form({} if state is None else state))
+            await self._catch_up(state)
+        return prepared
 
     async def _resume(self) -> Resumption | None:
         """Take the run up where another process has left it; None where this is its first attempt."""
@@ -335,3 +343,8 @@ class Execution:
 
     def _timing(self) -> dict[str, Any]:
         return self._stopwatch.record(commits=self._journal.times, first_viewer=self.log.first_read)
+
+
+def _left(until: float | None) -> float | None:
+    """Return the seconds that are left until a time by the monotonic clock."""
+    return None if until is None else max(until - time.monotonic(), 0.001)

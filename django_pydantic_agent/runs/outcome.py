@@ -9,7 +9,7 @@ from typing import Any
 from ag_ui.core import BaseEvent, RunErrorEvent, RunFinishedEvent
 from ag_ui.core import RunFinishedCancelledOutcome as Cancelled
 from ag_ui.core import RunFinishedSuccessOutcome as Success
-from pydantic_ai.exceptions import RunTimedOut
+from pydantic_ai.exceptions import RunCancelled, RunTimedOut
 
 from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.log.adapter import RunEventStream, ToolCallIds
@@ -62,9 +62,7 @@ def outcome_of(
     if stream.failure is not None:
         return failed(stream.failure, policy=policy)
     if stream.cancelled is not None:
-        if shutdown:
-            return failed(stream.cancelled, SHUTDOWN)
-        return failed(stream.cancelled) if isinstance(stream.cancelled, RunTimedOut) else cancelled(run)
+        return stopped(stream.cancelled, run, shutdown=shutdown)
     pending = stream.pending_calls(call_ids)
     usage = _counts(stream.result.usage) if stream.result is not None else None
     if (interrupted := stream.interrupts(call_ids, expires_at=_expiry())) is not None:
@@ -89,6 +87,13 @@ def finished(run: StoredRun) -> Outcome:
 def cancelled(run: StoredRun) -> Outcome:
     """Return the end of a run that was asked to stop."""
     return Outcome(status=RunStatus.CANCELLED, event=_finished(run, Cancelled()))
+
+
+def stopped(error: RunCancelled, run: StoredRun, *, shutdown: bool) -> Outcome:
+    """Return the end of a run that was stopped: by its process, by its timeout, or by who asked for that."""
+    if shutdown:
+        return failed(error, SHUTDOWN)
+    return failed(error) if isinstance(error, RunTimedOut) else cancelled(run)
 
 
 def orphaned(tools: Sequence[str]) -> Outcome:

@@ -135,7 +135,6 @@ class Preparation:
             "deps": await self._deps(past.run_input, step_store),
             "model_settings": config.model_settings or agent_settings.MODEL_SETTINGS,
             "usage_limits": config.usage_limits or agent_settings.USAGE_LIMITS or UsageLimits(request_limit=None),
-            "timeout": config.run_timeout or agent_settings.RUN_TIMEOUT_SECONDS,
             "toolsets": [_made(toolset) for toolset in config.toolsets],
             "capabilities": capabilities,
             "infer_name": False,
