@@ -2,15 +2,13 @@
 
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
 from django.db import InterfaceError, OperationalError, connections
 
 from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.exceptions import StoreUnavailable
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 FIRST_RETRY = 0.05
@@ -54,16 +52,3 @@ def patiently(operation: Callable[[], T]) -> T:
         release_connections()
         time.sleep(retry)
         retry = min(retry * 2, LONGEST_RETRY)
-
-
-class ReaderThreads(ThreadPoolExecutor):
-    """Threads that read databases and hold no connection between two calls."""
-
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
-        def read() -> T:
-            try:
-                return fn(*args, **kwargs)
-            finally:
-                release_connections()
-
-        return super().submit(read)

@@ -49,7 +49,7 @@ def watch_threads() -> Iterator[ThreadUse]:
 
 
 class ToolThreads(Executor):
-    """Run sync tools on threads of their own, at most `max_threads` at a time.
+    """Run sync tools on threads of their own, called `name`, at most `max_threads` at a time.
 
     A call that finds no free thread waits for one. After each call the thread's database connections are closed, so a
     tool always starts on a fresh one and an idle thread holds none. Threads are daemons, so a tool that never returns
@@ -57,10 +57,11 @@ class ToolThreads(Executor):
     tools holds its thread meanwhile and should be async.
     """
 
-    def __init__(self, max_threads: int, *, idle_seconds: float = 30.0) -> None:
+    def __init__(self, max_threads: int, *, name: str = "agent-tool", idle_seconds: float = 30.0) -> None:
         if max_threads < 1:
             raise ValueError("max_threads must be at least 1")
         self.max_threads = max_threads
+        self.name = name
         self.idle_seconds = idle_seconds
         self._calls: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
         self._changed = threading.Condition()
@@ -79,7 +80,7 @@ class ToolThreads(Executor):
             if len(self._calls) <= self._idle:
                 self._changed.notify()
             elif len(self._threads) < self.max_threads:
-                thread = threading.Thread(target=self._work, name="agent-tool", daemon=True)
+                thread = threading.Thread(target=self._work, name=self.name, daemon=True)
                 self._threads.add(thread)
                 thread.start()
         return future

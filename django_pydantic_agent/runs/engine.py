@@ -5,22 +5,21 @@ import atexit
 import logging
 import os
 import threading
-import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 from django_pydantic_agent.conf import agent_settings
-from django_pydantic_agent.connections import ReaderThreads
 from django_pydantic_agent.exceptions import RunNotFound, ShuttingDown
 from django_pydantic_agent.runs.announcer import Announcer
 from django_pydantic_agent.runs.executors.base import get_executor
 from django_pydantic_agent.runs.follow import Follower
 from django_pydantic_agent.runs.follow_thread import Part, ThreadFollower
 from django_pydantic_agent.runs.lease import Beats
-from django_pydantic_agent.runs.live_log import LiveLog
+from django_pydantic_agent.runs.live_log import END, LiveLog
 from django_pydantic_agent.runs.loop_watch import LoopWatch
 from django_pydantic_agent.runs.plan import RunPlan
 from django_pydantic_agent.runs.recorder import Recorder
@@ -41,7 +40,10 @@ logger = logging.getLogger(__name__)
 
 READERS = 4
 RECENT_LOGS = 16
-WAIT_SECONDS = 0.5
+LOOK_SECONDS = 0.5
+"""How often what waits without news looks again."""
+AHEAD_SECONDS = 30.0
+"""How long a run waits for news of the end of the one ahead before it asks for it."""
 CANCEL_SECONDS = 5.0
 
 
@@ -54,10 +56,11 @@ class Engine:
         self.beats = Beats()
         self.watcher = Watcher()
         self.viewers = Viewers()
-        self._readers = ReaderThreads(max_workers=READERS, thread_name_prefix="agent-reader")
+        self._readers = ThreadPoolExecutor(max_workers=READERS, thread_name_prefix="agent-log-reader")
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tool_threads: ToolThreads | None = None
+        self._run_readers: ToolThreads | None = None
         self._live: dict[RunKey, Execution] = {}
         self._recent: OrderedDict[RunKey, LiveLog] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -146,9 +149,7 @@ class Engine:
 
     def wait_ended(self, run: StoredRun, *, store: RunStore, seconds: float) -> None:
         """Wait until `run` has ended, for `seconds` at the longest."""
-        log, deadline = self._log(run, store), time.monotonic() + seconds
-        while not (log.ended or log.is_closed) and (left := deadline - time.monotonic()) > 0:
-            log.wait(log.last_seq, left)
+        self._log(run, store).wait(END, seconds)
 
     def cancel(self, run: int, *, store: RunStore) -> bool:
         """Ask the run of this key to stop; False where it does not execute in this process."""
@@ -196,12 +197,13 @@ class Engine:
         """
         from django_pydantic_agent.runs.execution import Execution
 
+        tool_threads, readers = self._threads()
         execution = Execution(
             plan,
             run,
             recorder=self.recorder,
-            tool_threads=self.tool_threads(),
-            readers=self._readers,
+            tool_threads=tool_threads,
+            readers=readers,
             wait_for=self._waiter(plan.store),
         )
         if first_frame is not None:
@@ -233,20 +235,18 @@ class Engine:
         await self._execute(execution)
 
     def drain(self, grace_seconds: float) -> None:
-        """Let the runs of this process go on for `grace_seconds`, then let go of those that did not end.
+        """Let the runs that have begun here go on for `grace_seconds`, then let go of those that did not end.
 
-        Other processes take them over at once; a run that none can see ends here.
+        Other processes take them over at once, and those that have not begun without any grace; a run that none can see
+        ends here.
         """
+        queued = [execution for execution in self._executions() if not execution.has_begun]
+        self._let_go(queued)
         if not self._wait_for_runs(grace_seconds):
-            with self._lock:
-                remaining = list(self._live.values())
-            logger.warning("%d runs are stopped because the process stops.", len(remaining))
-            for execution in remaining:
-                if execution.plan.store.leases is None:
-                    execution.cancel(for_shutdown=True)
-                else:
-                    self.beats.let_go(execution.plan.store, execution.log.key, execution.epoch)
-                    asyncio.run_coroutine_threadsafe(self._release(execution), self._running_loop())
+            remaining = [execution for execution in self._executions() if execution not in queued]
+            if remaining:
+                logger.warning("%d runs are stopped because the process stops.", len(remaining))
+            self._let_go(remaining)
             self._wait_for_runs(CANCEL_SECONDS)
 
     def shut_down(self, grace_seconds: float) -> None:
@@ -259,14 +259,14 @@ class Engine:
             self._recovery.stop()
         self.watcher.close()
         self.drain(grace_seconds)
-        with self._lock:
-            remaining = list(self._live.values())
-        for execution in remaining:
+        for execution in self._executions():
             execution.log.close()
 
     def wait(self) -> None:
-        """Wait until no run executes here any more."""
-        self._wait_for_runs(None)
+        """Wait until no run executes here any more but those that are held up by a person who has to answer."""
+        while not self._wait_for_runs(LOOK_SECONDS):
+            if all(execution.is_held_up for execution in self._executions()):
+                return
 
     def stop(self) -> None:
         """Commit what is queued and end the engine's threads; nothing can run here any more."""
@@ -278,18 +278,23 @@ class Engine:
         self.announcer.stop()
         self.beats.stop()
         self._readers.shutdown()
-        if self._tool_threads is not None:
-            self._tool_threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._tool_threads, self._run_readers):
+            if threads is not None:
+                threads.shutdown(wait=False, cancel_futures=True)
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
 
-    def tool_threads(self) -> "ToolThreads":
+    def _threads(self) -> "tuple[ToolThreads, ToolThreads]":
+        """Return the threads of tools and hooks, and those on which the runs themselves read."""
         from django_pydantic_agent.agents.tools import ToolThreads
 
         with self._lock:
             if self._tool_threads is None:
                 self._tool_threads = ToolThreads(agent_settings.TOOL_THREADS)
-            return self._tool_threads
+            if self._run_readers is None:
+                # A pool of the standard library takes nothing any more when the process drains at its exit.
+                self._run_readers = ToolThreads(READERS, name="agent-reader")
+            return self._tool_threads, self._run_readers
 
     def _log(self, run: StoredRun, store: RunStore) -> LiveLog:
         key = (id(store), run.key)
@@ -306,10 +311,10 @@ class Engine:
     def _waiter(self, store: RunStore) -> Callable[[StoredRun], Awaitable[None]]:
         async def wait_for(run: StoredRun) -> None:
             log = self._log(run, store)
-            if log.is_closed or not run.status.is_live:
-                await asyncio.sleep(WAIT_SECONDS)
-            elif not log.ended:
-                await log.wait_async(log.last_seq, WAIT_SECONDS)
+            if log.is_closed:
+                await asyncio.sleep(LOOK_SECONDS)
+            else:
+                await log.wait_async(END, AHEAD_SECONDS)
 
         return wait_for
 
@@ -334,7 +339,20 @@ class Engine:
                 self._recent.popitem(last=False)
             self._all_ended.notify_all()
 
-    def _wait_for_runs(self, seconds: float | None) -> bool:
+    def _executions(self) -> "Sequence[Execution]":
+        with self._lock:
+            return list(self._live.values())
+
+    def _let_go(self, executions: "Sequence[Execution]") -> None:
+        """Have other processes take over these runs, and end those that none can see."""
+        for execution in executions:
+            if execution.plan.store.leases is None:
+                execution.cancel(for_shutdown=True)
+            else:
+                self.beats.let_go(execution.plan.store, execution.log.key, execution.epoch)
+                asyncio.run_coroutine_threadsafe(self._release(execution), self._running_loop())
+
+    def _wait_for_runs(self, seconds: float) -> bool:
         with self._all_ended:
             return self._all_ended.wait_for(lambda: not self._live, seconds)
 

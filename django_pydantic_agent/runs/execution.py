@@ -1,5 +1,6 @@
 """One run, from its plan to its terminal frame."""
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -41,13 +42,19 @@ _RUN_LEVEL = frozenset({EventType.RUN_STARTED, EventType.RUN_FINISHED, EventType
 # In a thread the transcript is the engine's too: a tool's snapshot would shorten the conversation.
 _THREAD_LEVEL = _RUN_LEVEL | {EventType.MESSAGES_SNAPSHOT}
 
+SHORTEST_PAUSE = 0.5
+LONGEST_PAUSE = 10.0
+"""Seconds between two looks for what a person has decided, whom a run may wait for for days."""
+
 _DELTAS = frozenset({EventType.TEXT_MESSAGE_CONTENT, EventType.REASONING_MESSAGE_CONTENT, EventType.TOOL_CALL_ARGS})
 
 
 class Execution:
     """Executes one run: waits for its turn, feeds the agent, logs its events, and writes how it ended.
 
-    `wait_for` returns once a run that is ahead in the same thread has ended, or earlier, to be asked again.
+    `wait_for` returns once a run that is live and ahead in the same thread has ended, or earlier, to be asked again.
+    `has_begun` says that it is this run's turn, `is_held_up` that it waits for a person's answer, or for a run that has
+    not begun either.
     """
 
     def __init__(
@@ -66,6 +73,8 @@ class Execution:
         self.run_id = run.run_id
         self.key = (id(plan.store), run.key)
         self.epoch = run.epoch
+        self.has_begun = False
+        self.is_held_up = False
         self.log = LiveLog(plan.store, run.key, last_seq=run.last_seq, status=run.status)
         self._run = run
         self._announcer = recorder.announcer
@@ -132,13 +141,25 @@ class Execution:
 
     async def _wait_for_turn(self) -> None:
         """Wait for the runs ahead in the thread."""
-        if self._turn is None:
-            return
-        while (ahead := await self._preparation.read(self.plan.store.ahead, self._run.key)) is not None:
-            if ahead.status is RunStatus.INTERRUPTED and not ahead.interrupts:
-                await self._preparation.read(self._expire, ahead)
-            else:
+        pause = SHORTEST_PAUSE
+        while (ahead := await self._ahead()) is not None:
+            self.is_held_up = ahead.status is not RunStatus.RUNNING
+            if ahead.status.is_live:
                 await self._wait_for(ahead)
+            elif ahead.interrupts:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+            else:
+                await self._preparation.read(self._expire, ahead)
+            self.is_held_up = False
+        self.has_begun = True
+
+    async def _ahead(self) -> StoredRun | None:
+        """Return the run that this one waits for next, None where it is its turn."""
+        if self._turn is None:
+            return None
+        ahead: StoredRun | None = await self._preparation.read(self.plan.store.ahead, self._run.key)
+        return ahead
 
     def _expire(self, run: StoredRun) -> None:
         """Give up what a run ahead has asked, because nobody can approve it any more."""

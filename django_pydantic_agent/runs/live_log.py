@@ -1,6 +1,7 @@
 """The committed log of a run, as the viewers of one process see it."""
 
 import logging
+import sys
 import time
 from collections import deque
 from concurrent.futures import Executor
@@ -17,6 +18,9 @@ from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores.base import RunStore
 
 logger = logging.getLogger(__name__)
+
+END = sys.maxsize
+"""A seq that nothing is behind: who waits for what is, waits for the end."""
 
 READ_BYTES = 1024 * 1024
 """What a viewer is handed at once, or one frame where that is larger: all that is kept for one that is slow."""

@@ -152,11 +152,34 @@ def test_the_command_ends_orphans_where_nobody_serves(processes, gates, live_dat
     job = processes.post(body)
     gates.wait_reached(gate)
     job.kill()
-    env = os.environ | live_database.env | {"DJANGO_SETTINGS_MODULE": "tests.recovery.settings"}
-    command = [sys.executable, "-m", "django", "recover_runs"]
-    result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
-    assert result.stdout == "1 ended, 0 begun, 0 resumed.\n", result.stderr
+    assert recover_runs(live_database) == "1 ended, 0 begun, 0 resumed.\n"
     processes.check(body, job)
+
+
+def test_the_command_does_not_wait_for_an_answer_and_lets_go_of_what_is_queued_behind_the_question(
+    processes, gates, live_database
+):
+    gate = "asked later"
+    signs = {"do": "call", "tool": "sign", "id": "call-1", "args": {"text": "n"}}
+    first = processes.body([[{"do": "gate", "name": gate}, signs], [spell("signed")]])
+    asking = processes.post(first)
+    gates.wait_reached(gate)
+    queued = processes.body([[{"do": "recite"}]])
+    queued["messages"] = [*first["messages"], *queued["messages"]]
+    behind = processes.post(queued)
+    gates.open(gate)
+    asking.wait_done()
+    behind.kill()
+    assert recover_runs(live_database) == "0 ended, 1 begun, 0 resumed.\n"
+    run = Run.objects.get(run_id=queued["runId"])
+    assert (run.status, run.beat) == (RunStatus.QUEUED, RELEASED)
+
+
+def recover_runs(database):
+    env = os.environ | database.env | {"DJANGO_SETTINGS_MODULE": "tests.recovery.settings"}
+    command = [sys.executable, "-m", "django", "recover_runs"]
+    result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=True)
+    return result.stdout
 
 
 def test_a_look_that_fails_starts_over(processes, gates, monkeypatch):
