@@ -37,19 +37,24 @@ class News(ABC):
     async def wait_async(self, after: int, seconds: float) -> bool:
         """Do as `wait` does without blocking the event loop."""
         bell = LoopBell.of_running_loop()
-        with self._changed:
-            if self.is_closed or self._has_news(after):
-                return True
-            future = bell.expect(self)
-            self._bells.add(bell)
         try:
             async with asyncio.timeout(seconds):
-                await future
+                while (future := self._expect(after, bell)) is not None:
+                    try:
+                        await future
+                    finally:
+                        bell.forget(self, future)
         except TimeoutError:
             return False
-        finally:
-            bell.forget(self, future)
         return True
+
+    def _expect(self, after: int, bell: "LoopBell") -> asyncio.Future[None] | None:
+        """Return a future of the next change, None where nothing has to be waited for."""
+        with self._changed:
+            if self.is_closed or self._has_news(after):
+                return None
+            self._bells.add(bell)
+            return bell.expect(self)
 
     @abstractmethod
     def _has_news(self, after: int) -> bool:

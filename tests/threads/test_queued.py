@@ -57,9 +57,8 @@ def behind_a_question() -> tuple[Talk, StoredRun, StoredRun]:
 
 def test_a_queued_run_asks_what_is_ahead_when_that_has_ended_and_not_at_each_of_its_commits(looks):
     gates = [Gate() for _ in range(5)]
-    agent = Agent(ScriptedModel(lambda prompt: [[*gates, "said"] if prompt == "one" else ["said"]]))
-
-    talk = Talk(agent)
+    said = [part for gate in gates for part in (gate, "said ")]
+    talk = Talk(Agent(ScriptedModel(lambda prompt: [said if prompt == "one" else ["said"]])))
     first = talk.start("one")
     gates[0].wait_reached()
     second = talk.start("two")
