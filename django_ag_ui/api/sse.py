@@ -32,6 +32,7 @@ logger = logging.getLogger("django_ag_ui")
 
 KEEP_ALIVE = b": keep-alive\n\n"
 DETACHED = b'{"type":"RUN_ERROR","message":"The stream was closed; the run goes on.","code":"detached"}'
+NOT_KEPT = b'{"type":"RUN_ERROR","message":"The stream was closed; the rest of it is not kept.","code":"detached"}'
 REVOKED = b'{"type":"RUN_ERROR","message":"You may not follow this run any more.","code":"access_revoked"}'
 HEADERS = {
     "Cache-Control": "no-cache, no-transform",
@@ -134,8 +135,7 @@ class RunStream:
                             break
                 finally:
                     follower.viewer.sent_away |= self._is_sent_away
-            if end := self._end():
-                self._pace.offer()
+            if end := self._end(follower):
                 yield end
 
     def blocking(self) -> Iterator[bytes]:
@@ -153,7 +153,7 @@ class RunStream:
                         break
             finally:
                 follower.viewer.sent_away |= self._is_sent_away
-        if end := self._end():
+        if end := self._end(follower):
             yield end
 
     def _begin(self) -> "Follower | ThreadFollower":
@@ -210,7 +210,7 @@ class RunStream:
         is_old = self._max_seconds is not None and self._now - self._began >= self._max_seconds
         return is_old or self._pace.is_too_slow
 
-    def _end(self) -> bytes | None:
+    def _end(self, follower: "Follower | ThreadFollower") -> bytes | None:
         """Return what a viewer is told whose stream ends before the run does."""
         from django_pydantic_agent.log.frames import is_terminal
 
@@ -218,6 +218,9 @@ class RunStream:
             return None
         if self._farewell is DETACHED and self._resumes:
             return None
+        if self._farewell is DETACHED and follower.viewer.misses_rest:
+            self._farewell = NOT_KEPT
+        self._pace.offer()
         return frame_without_id(self._farewell)
 
 

@@ -53,6 +53,7 @@ class Follower:
                         yield Batch(after + 1)
                         await asyncio.sleep(RETRY_SECONDS)
                     elif not frames:
+                        self.viewer.misses_rest = True
                         return
                 if frames:
                     yield Batch(after + 1, frames)
@@ -80,6 +81,7 @@ class Follower:
                         yield Batch(after + 1)
                         time.sleep(RETRY_SECONDS)
                     elif not frames:
+                        self.viewer.misses_rest = True
                         return
                 if frames:
                     yield Batch(after + 1, frames)
@@ -92,7 +94,9 @@ class Follower:
 
     def _is_over(self, after: int) -> bool:
         if self.log.ended:
-            return after >= self.log.last_seq
+            is_over = after >= self.log.last_seq
+            self.viewer.misses_rest |= is_over and self.log.status.is_live
+            return is_over
         self.viewer.sent_away |= self.log.is_closed
         return self.log.is_closed
 

@@ -186,11 +186,12 @@ class Viewers:
 
 
 class Viewer:
-    """One viewer; `sent_away` says that it did not leave by itself."""
+    """One viewer; `sent_away` says that it did not leave by itself, `misses_rest` that what comes next is not kept."""
 
     def __init__(self, viewers: Viewers) -> None:
         self._viewers = viewers
         self.sent_away = False
+        self.misses_rest = False
 
     @contextmanager
     def watches(self, store: RunStore, run: StoredRun) -> Generator[None]:

@@ -24,7 +24,7 @@ class Batches:
     def __init__(self, *batches: Any) -> None:
         self.batches = batches
         self.left = False
-        self.viewer = SimpleNamespace(sent_away=False)
+        self.viewer = SimpleNamespace(sent_away=False, misses_rest=False)
 
     def __iter__(self) -> Iterator[Batch]:
         try:
@@ -115,6 +115,13 @@ def test_a_stream_that_ends_before_its_run_says_so_once():
     found = parse(b"".join(stream(Batch(1, [STARTED, DELTA])).blocking()))
     assert (found[-1].id, found[-1].event["type"], found[-1].event["code"]) == (None, "RUN_ERROR", "detached")
     assert len(found) == 3
+
+
+def test_a_stream_whose_rest_is_not_kept_does_not_say_that_the_run_goes_on():
+    follower = Batches(Batch(1, [STARTED, DELTA]))
+    follower.viewer.misses_rest = True
+    event = parse(b"".join(stream(follower).blocking()))[-1].event
+    assert (event["code"], "goes on" in event["message"]) == ("detached", False)
 
 
 def test_a_viewer_that_resumes_is_just_closed():

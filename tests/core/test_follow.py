@@ -3,9 +3,11 @@ import gc
 import json
 import threading
 import weakref
+from unittest.mock import Mock
 
 import pytest
 
+from django_pydantic_agent.exceptions import LogPruned
 from django_pydantic_agent.runs.engine import get_engine
 from django_pydantic_agent.runs.live_log import LiveLog
 from django_pydantic_agent.runs.states import RunStatus
@@ -147,6 +149,29 @@ def test_a_deleted_run_ends_its_viewers():
     threading.Timer(0.05, log.vanish).start()
     assert log.wait(3, 10)
     assert log.ended
+
+
+@pytest.mark.parametrize("kind", ["plain", "async"])
+@pytest.mark.parametrize("gone", ["deleted", "pruned"])
+def test_a_viewer_knows_where_the_rest_of_its_run_is_not_kept(gone, kind, monkeypatch):
+    run_plan = plan()
+    run = run_plan.store.create(_new(run_plan), on_commit=lambda *_: None)
+    follower = get_engine().follow(run, store=run_plan.store, after=1)
+    if gone == "deleted":
+        follower.log.vanish()
+    else:
+        follower.log.advance(5, RunStatus.FINISHED)
+        monkeypatch.setattr(MemoryRunStore, "read_frames", Mock(side_effect=LogPruned(9)))
+    assert (list(follower) if kind == "plain" else asyncio.run(collect(follower))) == []
+    assert follower.viewer.misses_rest
+
+
+def test_a_viewer_that_has_seen_its_run_to_the_end_misses_nothing():
+    run_plan = plan()
+    run = start(run_plan)
+    follower = get_engine().follow(run, store=run_plan.store)
+    assert list(follower)
+    assert not follower.viewer.misses_rest
 
 
 @pytest.mark.parametrize("viewers", [200])
