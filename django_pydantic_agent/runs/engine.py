@@ -5,9 +5,7 @@ import atexit
 import logging
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
@@ -16,29 +14,24 @@ from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.exceptions import RunNotFound, ShuttingDown
 from django_pydantic_agent.runs.announcer import Announcer
 from django_pydantic_agent.runs.executors.base import get_executor
-from django_pydantic_agent.runs.follow import Follower
-from django_pydantic_agent.runs.follow_thread import Part, ThreadFollower
+from django_pydantic_agent.runs.following import READERS, Following
 from django_pydantic_agent.runs.lease import Beats
-from django_pydantic_agent.runs.live_log import END, LiveLog
+from django_pydantic_agent.runs.live_log import END
 from django_pydantic_agent.runs.loop_watch import LoopWatch
 from django_pydantic_agent.runs.plan import RunPlan
 from django_pydantic_agent.runs.recorder import Recorder
 from django_pydantic_agent.runs.recovery import Recovery
 from django_pydantic_agent.runs.states import Decision
-from django_pydantic_agent.runs.viewers import RunKey, Viewer, Viewers
-from django_pydantic_agent.runs.watcher import Watcher
 from django_pydantic_agent.stores import durable_store
 from django_pydantic_agent.stores.base import RunStore, StoredRun
-from django_pydantic_agent.stores.conversations import ConversationStore, ThreadName
+from django_pydantic_agent.stores.conversations import ConversationStore
 
 if TYPE_CHECKING:
     from django_pydantic_agent.agents.tools import ToolThreads
-    from django_pydantic_agent.log.preamble import Preamble
     from django_pydantic_agent.runs.execution import Execution
 
 logger = logging.getLogger(__name__)
 
-READERS = 4
 RECENT_LOGS = 16
 LOOK_SECONDS = 0.5
 """How often what waits without news looks again."""
@@ -47,22 +40,17 @@ AHEAD_SECONDS = 30.0
 CANCEL_SECONDS = 5.0
 
 
-class Engine:
+class Engine(Following):
     """Starts runs, lets viewers follow them, cancels them, and takes over those whose process is gone."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.announcer = Announcer()
         self.recorder = Recorder(self.announcer)
         self.beats = Beats()
-        self.watcher = Watcher()
-        self.viewers = Viewers()
-        self._readers = ThreadPoolExecutor(max_workers=READERS, thread_name_prefix="agent-log-reader")
-        self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tool_threads: ToolThreads | None = None
         self._run_readers: ToolThreads | None = None
-        self._live: dict[RunKey, Execution] = {}
-        self._recent: OrderedDict[RunKey, LiveLog] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
         self._recovery: Recovery | None = None
         self._is_shutting_down = False
@@ -92,64 +80,6 @@ class Engine:
                 }
         self.announcer.decided(run, decisions)
         return run
-
-    def follow(
-        self,
-        run: StoredRun,
-        *,
-        store: RunStore,
-        after: int = 0,
-        preamble: "Preamble | None" = None,
-        idle_seconds: float = 15.0,
-        viewer: Viewer | None = None,
-    ) -> Follower:
-        """Return what follows `run` for a viewer, a new one by default, from behind seq `after`, or from `preamble`."""
-        log = self._log(run, store)
-        return Follower(
-            run=run,
-            log=log,
-            viewer=viewer or Viewer(self.viewers),
-            readers=log.readers or self._readers,
-            after=after if preamble is None else preamble.seq,
-            preamble=preamble,
-            idle_seconds=idle_seconds,
-        )
-
-    def follow_thread(
-        self,
-        thread: ThreadName,
-        *,
-        conversation: ConversationStore,
-        store: RunStore,
-        run: StoredRun | None,
-        after: int = 0,
-        preamble: "Preamble | None" = None,
-        idle_seconds: float = 15.0,
-    ) -> ThreadFollower:
-        """Return what follows `run`, as `follow` does, and the runs that are accepted behind it in `thread`."""
-        viewer = Viewer(self.viewers)
-
-        def follow(run: StoredRun, preamble: "Preamble | None", after: int = 0) -> Follower:
-            return self.follow(
-                run, store=store, after=after, preamble=preamble, idle_seconds=idle_seconds, viewer=viewer
-            )
-
-        first = Part(key=0)
-        if run is not None:
-            first = Part(key=run.key, run_id=run.run_id, follower=follow(run, preamble, after))
-        return ThreadFollower(
-            thread=self.watcher.watch_thread(conversation, thread, newest=first.key),
-            store=store,
-            follow=follow,
-            viewer=viewer,
-            readers=self._readers,
-            first=first,
-            idle_seconds=idle_seconds,
-        )
-
-    def wait_ended(self, run: StoredRun, *, store: RunStore, seconds: float) -> None:
-        """Wait until `run` has ended, for `seconds` at the longest."""
-        self._log(run, store).wait(END, seconds)
 
     def cancel(self, run: int, *, store: RunStore) -> bool:
         """Ask the run of this key to stop; False where it does not execute in this process."""
@@ -295,18 +225,6 @@ class Engine:
                 # A pool of the standard library takes nothing any more when the process drains at its exit.
                 self._run_readers = ToolThreads(READERS, name="agent-reader")
             return self._tool_threads, self._run_readers
-
-    def _log(self, run: StoredRun, store: RunStore) -> LiveLog:
-        key = (id(store), run.key)
-        with self._lock:
-            execution = self._live.get(key)
-            if execution is not None:
-                return execution.log
-            if key in self._recent:
-                return self._recent[key]
-        if not run.status.is_live:
-            return LiveLog(store, run.key, last_seq=run.last_seq, status=run.status)
-        return self.watcher.watch(store, run)
 
     def _waiter(self, store: RunStore) -> Callable[[StoredRun], Awaitable[None]]:
         async def wait_for(run: StoredRun) -> None:

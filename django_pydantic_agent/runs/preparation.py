@@ -20,7 +20,7 @@ from django_pydantic_agent.agents.build import build_agent, is_idempotent
 from django_pydantic_agent.agents.deps import AgentDeps
 from django_pydantic_agent.agents.tools import RunThread
 from django_pydantic_agent.conf import agent_settings
-from django_pydantic_agent.connections import release_connections
+from django_pydantic_agent.connections import is_outage, release_connections
 from django_pydantic_agent.exceptions import NotContinuable, StoreUnavailable
 from django_pydantic_agent.policy.approvals import ApprovalPolicy
 from django_pydantic_agent.policy.audit import Audit
@@ -155,6 +155,8 @@ class Preparation:
             try:
                 return await self.read_once(function, *args)
             except (OperationalError, InterfaceError) as error:
+                if not is_outage(error):
+                    raise
                 if time.monotonic() > deadline:
                     raise StoreUnavailable(str(error)) from error
             await self.read_once(release_connections)
