@@ -16,6 +16,7 @@ from django_ag_ui.api.serializers import ThreadChanges, thread_changes, thread_d
 from django_ag_ui.api.turns import check_revision
 from django_ag_ui.api.views import AGUIView, flag, search_text
 from django_pydantic_agent.exceptions import InvalidInput
+from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.stores.approvals import unexpired
 from django_pydantic_agent.stores.conversations import StoredThread, ThreadQuery
 
@@ -99,15 +100,19 @@ class ThreadView(AGUIView):
         conversation, owner = self.place
         stored = conversation.read(owner=owner, thread_id=thread_id, superseded=with_superseded)
         stored = with_running_turn(stored, self.run_store)
-        etag = _etag(stored, with_superseded=with_superseded)
+        etag = _etag(stored, owner, with_superseded=with_superseded)
         response = Response(thread_detail(stored, with_superseded=with_superseded), headers={"ETag": etag})
         if self.request.method == "PATCH":
             return response
         return get_conditional_response(self.request._request, etag=etag, response=response) or response
 
 
-def _etag(thread: StoredThread, *, with_superseded: bool) -> str:
-    """Return `"<revision>.<applied seq, 0 when idle>.<digest>"`; the digest is that of what the two do not show."""
+def _etag(thread: StoredThread, owner: Owner, *, with_superseded: bool) -> str:
+    """Return `"<revision>.<applied seq, 0 when idle>.<digest>"`; the digest is that of what the two do not show.
+
+    Another owner's thread of this id has another one, and so has one that was made anew: a browser may keep either.
+    """
     seq = thread.active_run.applied_seq if thread.active_run else 0
-    rest = [thread.title, thread.archived, unexpired(thread.interrupts), with_superseded]
+    message_ids = [message["id"] for message in thread.messages]
+    rest = [owner.key, message_ids, thread.title, thread.archived, unexpired(thread.interrupts), with_superseded]
     return f'"{thread.revision}.{seq}.{sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()[:16]}"'

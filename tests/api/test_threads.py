@@ -116,6 +116,17 @@ def test_a_thread_has_an_etag_that_names_its_revision_and_changes_with_what_is_s
     assert client.get(url, headers={"If-None-Match": seen}).status_code == 200
 
 
+def test_an_etag_is_that_of_one_owner_s_thread(client: Client, stranger: Client):
+    for browser in (client, stranger):
+        Tab(browser).say("hi")
+    url = Tab(client).url
+    seen = client.get(url)["ETag"]
+    assert stranger.get(url, headers={"If-None-Match": seen}).status_code == 200
+    assert client.delete(url).status_code == 204
+    post(client, "/talk/", "again", [user_message("hi", "another")], thread_id="t1").getvalue()
+    assert client.get(url, headers={"If-None-Match": seen}).status_code == 200
+
+
 def test_a_rename_and_an_archive_leave_the_revision_and_show_in_runs_too(tab: Tab):
     tab.say("hi")
     (run,) = tab.client.get("/talk/runs/").json()["runs"]
