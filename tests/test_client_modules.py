@@ -13,7 +13,7 @@ MOST_BYTES = 40 * 1024
 
 
 @pytest.mark.node
-@pytest.mark.parametrize("module", ["stream", "fold"])
+@pytest.mark.parametrize("module", ["stream", "fold", "post"])
 def test_module_passes_its_tests_in_node(module: str):
     install_clients()
     result = subprocess.run(

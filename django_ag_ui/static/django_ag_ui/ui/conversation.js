@@ -1,7 +1,7 @@
 import { Approvals } from "./approvals.js";
 import { Fold } from "./fold.js";
 import { copy, tell, text, write } from "./page.js";
-import { newId, runInput } from "./post.js";
+import { newId, outline, runInput } from "./post.js";
 import { encodeId, Failure, follow, isTerminal, start } from "./stream.js";
 import { Transcript } from "./transcript.js";
 
@@ -229,13 +229,14 @@ class Conversation extends HTMLElement {
     const url = kind === "turn" ? this.#url() : this.#url(kind, encodeId(run));
     const own = prompt ? [{ id: newId(), role: "user", content: prompt }] : [];
     const threadId = kind === "fork" ? newId() : this.dataset.thread;
-    const messages = kind === "turn" ? [...this.#fold.messages, ...own] : own;
+    // Of a thread that is gone nothing is known any more.
+    const known = kind === "turn" && this.watching ? outline(this.#fold.messages) : [];
     for (const { id } of own) this.transcript.own(id);
     parts.dialog.close();
     parts.alarm.textContent = "";
     parts.send.disabled = true;
     try {
-      const body = runInput({ threadId, runId: newId(), messages, resume }, edits);
+      const body = runInput({ threadId, runId: newId(), messages: [...known, ...own], resume }, edits);
       const taken = await start(url, body, { headers: this.#headers, signal: this.#leaving.signal });
       if (parts.prompt.value === prompt) parts.prompt.value = "";
       if (this.#isRun) location.assign(this.#url("ui", "runs", encodeId(taken)));

@@ -1,3 +1,20 @@
+const MOST_MESSAGES = 1000;
+const MOST_CHARACTERS = 250_000;
+
+/** Return what the server compares of the newest messages: what the user said, and the ids of answers. */
+export function outline(messages) {
+  const kept = [];
+  let room = MOST_CHARACTERS;
+  for (const { id, role, content } of messages.slice(-MOST_MESSAGES).reverse()) {
+    if (room < 0) break;
+    if (role === "assistant") kept.unshift({ id, role });
+    if (role !== "user") continue;
+    kept.unshift({ id, role, content });
+    room -= JSON.stringify(content).length;
+  }
+  return kept;
+}
+
 /** Return the JSON of a RunAgentInput; `edits` are texts of changed arguments by interrupt. */
 export function runInput(fields, edits = new Map()) {
   const body = { state: {}, tools: [], context: [], forwardedProps: {}, protocolVersion: "1.0", ...fields };
