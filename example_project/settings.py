@@ -1,7 +1,7 @@
 """The example project: two agents, offline unless AGENT_MODEL names a model, on SQLite.
 
 Read from the environment: AGENT_MODEL (as `openai:gpt-5.2`), EXAMPLE_DATABASE (a file), EXAMPLE_DEBUG (0 or 1),
-EXAMPLE_SLOW_SECONDS (how long the slow tool takes).
+EXAMPLE_LANGUAGE (as `he`), EXAMPLE_SLOW_SECONDS (how long the slow tool takes).
 """
 
 import os
@@ -95,7 +95,6 @@ USE_TZ = True
 STATIC_URL = "static/"
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "page"
-LOGOUT_REDIRECT_URL = "login"
 
 AGENT_MODEL = os.environ.get("AGENT_MODEL", "")
 SLOW_SECONDS = float(os.environ.get("EXAMPLE_SLOW_SECONDS", "5"))

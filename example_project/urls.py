@@ -29,6 +29,6 @@ urlpatterns = [
     path("agent/", botanist_server.urls),
     path("forester/", forester_server.urls),
     path("login/", views.DemoLoginView.as_view(), name="login"),
-    path("logout/", LogoutView.as_view(), name="logout"),
+    path("logout/", LogoutView.as_view(template_name="notebook/logged_out.html"), name="logout"),
     path("admin/", admin.site.urls),
 ]

@@ -18,7 +18,6 @@ USED = [
     "SECURE_CSP",
     "LOGIN_URL",
     "LOGIN_REDIRECT_URL",
-    "LOGOUT_REDIRECT_URL",
 ]
 
 
@@ -143,6 +142,14 @@ def test_the_demo_user_is_logged_in_by_the_page_while_debug_is_on(client: Client
     assert response.redirect_chain == [("/login/?next=/", 302), ("/", 302)]
     assert response.context["user"].username == "demo"
     assert client.get("/admin/").status_code == 200
+
+
+def test_who_logs_out_stays_logged_out(client: Client):
+    call_command("demo_user")
+    client.get("/", follow=True)
+    response = client.post("/logout/", follow=True)
+    assert b"You are logged out" in response.content
+    assert not response.context["user"].is_authenticated
 
 
 def test_without_debug_the_login_page_asks_and_there_is_no_demo_user(client: Client, example):
