@@ -12,9 +12,16 @@ class Picker extends HTMLElement {
     this.toggleAttribute("data-copies", isSecureContext);
     this.parts.retry.onclick = () => this.#refresh();
     this.onclick = ({ target }) => this.#copy(target.dataset.copy);
-    document.addEventListener("keydown", (event) => this.#press(event));
-    document.addEventListener("visibilitychange", () => this.#refresh());
-    setInterval(() => this.#refresh(), REFRESH_MILLISECONDS);
+    this.leaving = new AbortController();
+    document.addEventListener("keydown", (event) => this.#press(event), this.leaving);
+    document.addEventListener("visibilitychange", () => this.#refresh(), this.leaving);
+    // Who is logged out may log in elsewhere, and comes back then.
+    this.timer = setInterval(() => this.parts.ended.isConnected || this.#refresh(), REFRESH_MILLISECONDS);
+  }
+
+  disconnectedCallback() {
+    clearInterval(this.timer);
+    this.leaving.abort();
   }
 
   get #rows() {
@@ -35,11 +42,16 @@ class Picker extends HTMLElement {
     const response = await fetch(this.dataset.rows + location.search, request).catch(() => null);
     this.list.ariaBusy = false;
     const { ended, failed, retry } = this.parts;
-    if (response?.redirected || [401, 403].includes(response?.status)) return this.news.replaceChildren(ended);
-    if (response?.status !== 304 && !response?.ok) return this.news.replaceChildren(failed, retry);
+    if (response?.redirected || [401, 403].includes(response?.status)) return this.#tell(ended);
+    if (response?.status !== 304 && !response?.ok) return this.#tell(failed, retry);
     if (ended.isConnected || failed.isConnected) this.news.replaceChildren();
     this.etag = response.headers.get("ETag");
     if (response.ok) this.#draw(await response.text());
+  }
+
+  /** Say what is not said yet: what is said again would be announced again, and lose the focus. */
+  #tell(problem, ...rest) {
+    if (!problem.isConnected) this.news.replaceChildren(problem, ...rest);
   }
 
   /** Show other rows, and leave the focus and open menus as they are. */
