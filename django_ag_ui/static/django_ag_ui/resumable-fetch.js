@@ -1,4 +1,5 @@
 // A fetch that goes on with the stream of a run where it was cut: new HttpAgent({ url, fetch: resumableFetch() }).
+import { pause } from "./ui/stream.js";
 
 async function* framesOf({ body }) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
@@ -19,18 +20,11 @@ function fieldOf(frame, name) {
   return line?.slice(name.length);
 }
 
-function pause(milliseconds, signal) {
-  return new Promise((resolve) => {
-    setTimeout(resolve, milliseconds);
-    signal.addEventListener("abort", resolve, { once: true });
-  });
-}
-
 // Yield the frames of a run to its last event, those behind `id` from the response to `ask(id)`.
 async function* resumed(response, { ask, signal, tries, delay, thread }) {
   let lastId;
   for (let failures = 0; failures <= tries; failures += 1) {
-    if (failures) await pause(Math.min(delay * 2 ** (failures - 1), 5000), signal);
+    if (failures) await pause(Math.min(delay * 2 ** (failures - 1), 5000) / 1000, signal);
     // What has no id cannot be asked for again: it waits for one that has.
     let held = "";
     try {

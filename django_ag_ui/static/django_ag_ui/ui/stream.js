@@ -13,23 +13,10 @@ const KINDS = {
   429: "throttled",
 };
 
-/** What to say of a failure, by its kind. */
-export const FAILURES = {
-  conflict: "This does not fit what is there.",
-  cut: "The connection was cut before the server answered.",
-  forbidden: "You may not do this, or are logged out.",
-  missing: "It is not there, or not any more.",
-  refused: "The server refuses this.",
-  run_error: "The run failed.",
-  throttled: "Too many requests. Try again in a while.",
-  unavailable: "The server cannot answer now. Try again in a while.",
-  unreachable: "The server cannot be reached.",
-};
-
-/** Why a request or a run came to nothing: `kind` is a key of FAILURES, `detail` the server's own sentence. */
+/** Why a request or a run came to nothing: `detail` is the server's own sentence. */
 export class Failure extends Error {
   constructor(kind, { detail = "", code = "", status = 0, retryAfter = 0, body = {} } = {}) {
-    super(detail ? `${FAILURES[kind]} (${detail})` : FAILURES[kind]);
+    super(`${kind} ${detail}`);
     Object.assign(this, { kind, detail, code, status, retryAfter, body });
   }
 
@@ -228,29 +215,31 @@ function pauseSeconds(attempt) {
 }
 
 /** Wait, but no longer than until the network is there again. */
-function pause(seconds, signal) {
-  return new Promise((resolve) => {
-    setTimeout(resolve, seconds * 1000);
-    globalThis.addEventListener?.("online", resolve, { once: true });
-    signal?.addEventListener("abort", resolve, { once: true });
+export async function pause(seconds, signal) {
+  const over = new AbortController();
+  let timer;
+  await new Promise((resolve) => {
+    timer = setTimeout(resolve, seconds * 1000);
+    globalThis.addEventListener?.("online", resolve, over);
+    signal?.addEventListener("abort", resolve, over);
   });
+  clearTimeout(timer);
+  over.abort();
 }
 
 /** Give up a connection when its reader leaves, the network goes, or nothing comes for too long. */
 function openLine(leaving, silenceSeconds) {
-  const controller = new AbortController();
-  const cut = () => controller.abort();
-  const signal = AbortSignal.any([controller.signal, leaving].filter(Boolean));
-  let timer;
-  const alive = () => {
-    clearTimeout(timer);
-    timer = setTimeout(cut, silenceSeconds * 1000);
-  };
+  const line = new AbortController();
   const close = () => {
     clearTimeout(timer);
-    globalThis.removeEventListener?.("offline", cut);
+    line.abort();
   };
-  globalThis.addEventListener?.("offline", cut);
+  const alive = () => {
+    clearTimeout(timer);
+    timer = setTimeout(close, silenceSeconds * 1000);
+  };
+  let timer;
+  globalThis.addEventListener?.("offline", close, line);
   alive();
-  return { signal, alive, close };
+  return { signal: AbortSignal.any([line.signal, leaving].filter(Boolean)), alive, close };
 }
