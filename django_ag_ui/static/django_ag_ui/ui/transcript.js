@@ -16,6 +16,9 @@ export class Transcript {
   /** Draw what has changed; `unknown` are the calls whose effects nobody knows. */
   draw(fold, unknown) {
     const changed = fold.takeChanged();
+    // Of calls more is said than is in their messages.
+    const isNew = this.run !== fold.run || this.unknown !== unknown;
+    Object.assign(this, { run: fold.run, unknown });
     const shown = fold.messages.filter(({ role }) => SHOWN.includes(role));
     const ids = new Set(shown.map(({ id }) => id));
     for (const [id, view] of this.#views) {
@@ -28,8 +31,8 @@ export class Transcript {
     for (const message of shown) {
       const view = this.#views.get(message.id) ?? new MessageView(message.role);
       if (changed.has(message.id)) view.draw(message);
+      if (isNew || changed.has(message.id)) view.drawCalls(message, { results, fold, unknown });
       this.#views.set(message.id, view);
-      view.drawCalls(message, { results, fold, unknown });
       if (this.#strange.has(message.id)) view.note.hidden = false;
       if (view.root === next) next = next.nextElementSibling;
       else this.element.insertBefore(view.root, next);
