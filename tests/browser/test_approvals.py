@@ -2,6 +2,7 @@
 
 import pytest
 
+from django_pydantic_agent.contrib.store.models import Interrupt
 from tests.browser.conversation import TEXT, begin, press, url
 from tests.live.scripts import RECITE, call
 
@@ -69,6 +70,20 @@ def test_an_answer_that_could_not_be_given_can_be_given_again(server, browser, v
         tab.see(TEXT, "it is ordered")
         tab.miss(CARD)
         assert gates.count("order 552") == 1
+
+
+def test_a_question_that_expires_while_it_is_shown_can_be_dismissed(server, browser, visitor, gates):
+    thread, run = begin(visitor, server, [order(553)], ["so be it"])
+    visitor.ended(run)
+    with browser.profile(visitor) as profile:
+        tab = profile.open(url(server, thread))
+        tab.see(CARD, "order")
+        tab.miss(f'{CARD} button:has-text("It has expired")')
+        Interrupt.objects.filter(run__run_id=run).update(expires_at=0)
+        press(tab, "Approve")
+        tab("click", f'{CARD} button:has-text("It has expired")')
+        tab.miss(CARD)
+        assert gates.count("order 553") == 0
 
 
 def test_C13_arguments_that_were_edited_keep_their_digits_and_nonsense_is_not_sent(server, browser, visitor, gates):

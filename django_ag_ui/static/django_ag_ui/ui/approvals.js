@@ -19,6 +19,7 @@ export class Approvals {
       root.remove();
       this.#cards.delete(id);
     }
+    for (const card of this.#cards.values()) card.draw();
     for (const interrupt of fold.interrupts) {
       if (this.#cards.has(interrupt.id)) continue;
       const card = new ApprovalCard(interrupt, fold.findCall(interrupt.toolCallId).call, () => this.#answered());
@@ -27,9 +28,13 @@ export class Approvals {
     }
   }
 
-  /** Have the person answer again, because the answers were not taken. */
-  reopen() {
-    for (const card of this.#cards.values()) card.settle(null);
+  /** Have the person answer again, because the answers were not taken, maybe since some come too late. */
+  reopen({ code }) {
+    for (const card of this.#cards.values()) {
+      card.isLate ||= code === "interrupt_expired";
+      card.settle(null);
+      card.draw();
+    }
   }
 
   #answered() {
@@ -54,12 +59,15 @@ class ApprovalCard {
     this.question.textContent = interrupt.message ?? "";
     this.given = indented(call?.function.arguments ?? "{}");
     this.editor.value = this.given;
-    const isExpired = Date.parse(interrupt.expiresAt) < Date.now();
-    for (const part of [this.edit, this.why, this.approve, this.deny]) part.hidden = isExpired;
-    this.dismiss.hidden = !isExpired;
+    this.draw();
     this.approve.onclick = () => this.#approve();
     this.deny.onclick = () => this.#deny();
     this.dismiss.onclick = () => this.#answer({ status: "cancelled" });
+  }
+
+  /** Offer to dismiss what has expired. The clock of the browser may be wrong, so it takes nothing away. */
+  draw() {
+    this.dismiss.hidden = !(this.isLate || Date.parse(this.interrupt.expiresAt) < Date.now());
   }
 
   settle(entry) {

@@ -171,6 +171,7 @@ class Conversation extends HTMLElement {
     const name = error?.code === "orphaned" ? "orphaned" : status;
     parts.state.dataset.status = name;
     write(parts.state, name && text(`run_${name}`, { reason: error?.message }));
+    parts.download.disabled = !this.#fold.run;
     parts.stop.hidden = !this.#fold.isRunning;
     parts.continue.hidden = this.#isRun || !["cancelled", "failed"].includes(status);
   }
@@ -238,13 +239,16 @@ class Conversation extends HTMLElement {
     try {
       const body = runInput({ threadId, runId: newId(), messages: [...known, ...own], resume }, edits);
       const taken = await start(url, body, { headers: this.#headers, signal: this.#leaving.signal });
+      // Who goes on has seen what was added.
+      this.#missed = 0;
+      parts.notice.textContent = "";
       if (parts.prompt.value === prompt) parts.prompt.value = "";
       if (this.#isRun) location.assign(this.#url("ui", "runs", encodeId(taken)));
       else if (kind === "fork") location.assign(this.#page(threadId));
       else if (kind === "resume") this.#go({ resume: null });
       if (!this.#isRun && !this.watching) this.#watch();
     } catch (error) {
-      this.approvals.reopen();
+      this.approvals.reopen(error);
       this.#otherRun = error.body?.run_id;
       if (this.#otherRun) parts.dialog.showModal();
       else this.#alarm(error);
@@ -261,7 +265,9 @@ class Conversation extends HTMLElement {
 
   async #openThere() {
     const row = await this.#get(this.#url("runs", encodeId(this.#otherRun)));
-    if (row) location.assign(this.#page(row.thread_id));
+    if (row) return location.assign(this.#page(row.thread_id));
+    this.parts.dialog.close();
+    this.#alarm(new Failure("missing"));
   }
 
   /** Save the log of the run that is shown, as far as it has come. */
