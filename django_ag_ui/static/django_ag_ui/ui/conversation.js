@@ -83,7 +83,6 @@ class Conversation extends HTMLElement {
     return { "X-CSRFToken": JSON.parse(document.getElementById("ag-ui-csrf").textContent) };
   }
 
-  /** Change the query of the URL: it holds what is shown and what the composer is for. */
   #go(changes) {
     const url = new URL(location.href);
     for (const [name, value] of Object.entries(changes)) {
@@ -186,7 +185,6 @@ class Conversation extends HTMLElement {
     parts.fork.hidden = kind === "fork" || !row?.links.fork;
   }
 
-  /** Learn which runs can be continued, and which calls have effects that nobody knows. */
   async #lookAtRuns() {
     const { run, thread } = this.dataset;
     const rest = this.#isRun ? `${encodeId(run)}/` : `?${new URLSearchParams({ thread_id: thread })}`;
@@ -258,7 +256,6 @@ class Conversation extends HTMLElement {
     }
   }
 
-  /** Put a lost focus where one goes on. */
   #keepFocus() {
     if (document.activeElement === document.body) this.parts.prompt.focus({ preventScroll: true });
   }
@@ -270,7 +267,6 @@ class Conversation extends HTMLElement {
     this.#alarm(new Failure("missing"));
   }
 
-  /** Save the log of the run that is shown, as far as it has come. */
   async #download() {
     const name = encodeId(this.#fold.run.id);
     const lines = [];

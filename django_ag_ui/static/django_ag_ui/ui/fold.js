@@ -36,14 +36,12 @@ export class Fold {
     this.changed.add(message.id);
   }
 
-  /** Append text to a field of a message, or of a part of it. */
   write(message, holder, key, delta) {
     if (!holder) return;
     holder[key] = (holder[key] ?? "") + delta;
     this.changed.add(message.id);
   }
 
-  /** Return the message with a tool call, and the call. */
   findCall(callId) {
     const message = this.messages.findLast(({ toolCalls }) => toolCalls?.some(({ id }) => id === callId));
     return { message, call: message?.toolCalls.find(({ id }) => id === callId) };
@@ -91,7 +89,6 @@ const APPLY = {
     const { message, call } = fold.findCall(toolCallId);
     fold.write(message, call?.function, "arguments", delta);
   },
-  /** Put a result behind its call and the results that stand there. */
   TOOL_CALL_RESULT(fold, { messageId, toolCallId, content }) {
     fold.messages = fold.messages.filter(({ id }) => id !== messageId);
     const { message } = fold.findCall(toolCallId);
@@ -131,7 +128,6 @@ export function patched(value, operations) {
   return operations.every((operation) => change(document, operation)) ? document.root : value;
 }
 
-/** Change a document by one operation; return whether that fits. */
 function change(document, { op, path, from, value }) {
   const source = from === undefined ? { value, isThere: true } : find(document, from);
   const target = find(document, path);

@@ -42,48 +42,32 @@ export class Failure extends Error {
 /** Splits text into the frames of an event stream, wherever its pieces end. */
 export class FrameParser {
   #rest = "";
-  #afterReturn = false;
-  #id;
-  #data = [];
 
   /** Yield `{ id, data }` for each frame that `text` completes; a frame without id has none. */
   *push(text) {
-    if (!text) return;
-    const piece = this.#afterReturn && text[0] === "\n" ? text.slice(1) : text;
-    this.#afterReturn = text.endsWith("\r");
-    this.#rest += piece;
-    if (!/[\r\n]/.test(piece)) return;
-    const lines = this.#rest.split(/\r\n|\r|\n/);
-    this.#rest = lines.pop();
-    for (const line of lines) {
-      if (line) {
-        this.#take(line);
-      } else {
-        if (this.#data.length) yield { id: this.#id, data: this.#data.join("\n") };
-        this.#id = undefined;
-        this.#data = [];
+    const frames = (this.#rest + text).split(/\r\n\r\n|\n\n|\r\r/);
+    this.#rest = frames.pop();
+    for (const frame of frames) {
+      const found = { data: [], id: [] };
+      for (const line of frame.split(/\r\n|\r|\n/)) {
+        const [, field, value] = /^([^:]*):? ?(.*)$/s.exec(line);
+        found[field]?.push(value);
       }
+      if (found.data.length) yield { id: found.id.at(-1), data: found.data.join("\n") };
     }
-  }
-
-  #take(line) {
-    const [, field, value] = /^([^:]*):? ?(.*)$/s.exec(line);
-    if (field === "data") this.#data.push(value);
-    if (field === "id") this.#id = value;
   }
 }
 
 /** Yield `{ id, raw, event }` for each frame of a response's body; `onBytes` is called whenever something comes. */
 export async function* readEvents(body, onBytes = () => {}) {
   const parser = new FrameParser();
-  const decoder = new TextDecoder();
-  const reader = body.getReader();
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   try {
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
       onBytes();
-      for (const { id, data } of parser.push(decoder.decode(value, { stream: true }))) {
+      for (const { id, data } of parser.push(value)) {
         yield { id, raw: data, event: JSON.parse(data) };
       }
     }
@@ -196,8 +180,8 @@ export async function start(url, body, { headers, signal } = {}) {
 /** Return the segment of a URL's path that stands for an id. */
 export function encodeId(id) {
   if (/^(?!\.{1,2}$)[A-Za-z0-9._:@-]+$/.test(id)) return id;
-  const bytes = Array.from(new TextEncoder().encode(id), (byte) => String.fromCharCode(byte));
-  return `~${btoa(bytes.join("")).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "")}`;
+  const bytes = String.fromCharCode(...new TextEncoder().encode(id));
+  return `~${btoa(bytes).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "")}`;
 }
 
 export function isTerminal(event) {

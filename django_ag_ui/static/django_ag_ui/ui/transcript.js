@@ -3,7 +3,6 @@ import { copy, text, write } from "./page.js";
 
 const SHOWN = ["user", "assistant", "reasoning", "activity"];
 
-/** The messages of a conversation on the page. Each is drawn once and then kept up to date. */
 export class Transcript {
   #views = new Map();
   #own = new Set();
@@ -39,7 +38,6 @@ export class Transcript {
     }
   }
 
-  /** Take note of a message that is posted here. */
   own(id) {
     this.#own.add(id);
   }
