@@ -131,6 +131,17 @@ def test_a_call_of_a_live_run_takes_no_verdict(client):
     assert resolve(client, f"{EFFECTS}act-cancelled/resolve/").json()["code"] == "already_resolved"
 
 
+def test_a_call_of_a_delegate_inside_a_live_run_takes_no_verdict(client):
+    response = post(client, "/talk/", "r1", [{"id": "u1", "role": "user", "content": "ask cancelled"}])
+    GATES["cancelled"].wait_reached()
+    inner = ToolEffect.objects.get(tool_call_id="inner")
+    assert not settle(inner.pk, Verdict.HAPPENED, by="user:1")
+    GATES["cancelled"].open()
+    events(response)
+    inner.refresh_from_db()
+    assert (inner.status, inner.verdict) == ("completed", "")
+
+
 def test_C41_a_call_that_ends_behind_a_verdict_keeps_both(client):
     say(client, "act_sync cancelled")
     resolve(client, f"{EFFECTS}act_sync-cancelled/resolve/", "did_not_happen")

@@ -7,21 +7,15 @@ from django.utils.translation import gettext
 
 from django_pydantic_agent.contrib.store.models import Run, ToolEffect
 from django_pydantic_agent.contrib.store.models.ledger import EffectStatus
-from django_pydantic_agent.contrib.store.querysets import ToolEffectQuerySet
+from django_pydantic_agent.contrib.store.querysets import RunQuerySet, ToolEffectQuerySet
 from django_pydantic_agent.log.frames import storable
 from django_pydantic_agent.stores.effects import Verdict
 
 
 def effects_of(run: int, *, using: str) -> "ToolEffectQuerySet[ToolEffect]":
     """Return the effects of a run and of its delegates, in the order in which the calls began."""
-    runs = Run.objects.using(using)
-    keys, parents = {run}, set(runs.filter(pk=run).values_list("run_digest", flat=True))
-    while parents:
-        delegates = runs.filter(is_ledger_only=True, parent_digest__in=parents).exclude(pk__in=keys)
-        found = dict(delegates.values_list("pk", "run_digest"))
-        keys.update(found)
-        parents = set(found.values())
-    return ToolEffect.objects.using(using).filter(run__in=keys).order_by("pk")
+    runs: RunQuerySet = Run.objects.using(using).filter(pk=run)
+    return ToolEffect.objects.using(using).filter(run__in=runs.keys_with_delegates()).order_by("pk")
 
 
 def note_reason(run: int, reason: str, *, using: str) -> None:

@@ -117,6 +117,18 @@ class RunQuerySet(OwnedQuerySet["Run"]):
             .filter(unresolved_effects=0, first_seq__lte=models.F("through"))
         )
 
+    def keys_with_delegates(self) -> set[int]:
+        """Return the keys of these runs and of the delegates that ran inside them, however deep."""
+        found = dict(self.order_by().values_list("pk", "run_digest"))
+        keys = set(found)
+        while found:
+            inside = self.model._base_manager.using(self.db).filter(
+                is_ledger_only=True, parent_digest__in=set(found.values())
+            )
+            found = dict(inside.exclude(pk__in=keys).values_list("pk", "run_digest"))
+            keys.update(found)
+        return keys
+
     def with_unresolved_effects(self) -> Self:
         """Add `unresolved_effects` and `parent_unresolved_effects`, the numbers of the run's and its parent's."""
         return self.annotate(
@@ -132,10 +144,11 @@ class ToolEffectQuerySet(models.QuerySet[_M]):
         return self.filter(status=EffectStatus.STARTED, verdict="")
 
     def of_unknown_outcome(self) -> Self:
-        """Keep the unresolved effects that are not those of calls that a live run still makes."""
+        """Keep the unresolved effects but for those of calls that a live run, or a delegate inside it, still makes."""
         from django_pydantic_agent.contrib.store.models import Run
 
-        return self.unresolved().exclude(reason="", run__in=Run.objects.filter(status__in=LIVE))
+        live: RunQuerySet = Run.objects.using(self.db).filter(status__in=LIVE)
+        return self.unresolved().exclude(reason="", run__in=live.keys_with_delegates())
 
 
 def _number_unresolved(run: str) -> Any:

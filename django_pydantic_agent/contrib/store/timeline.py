@@ -146,9 +146,15 @@ def _entry(event: JsonObject, seq: int) -> Entry:
         case kind:
             title = kind
     kind, call_id = _key(event) or (EVENT, "")
-    moment = event.get("timestamp")
-    at = None if moment is None else datetime.fromtimestamp(moment / 1000, UTC)
-    return Entry(seq, kind, title, call_id if kind == CALL else "", at)
+    return Entry(seq, kind, title, call_id if kind == CALL else "", _moment(event))
+
+
+def _moment(event: JsonObject) -> datetime | None:
+    """Return when an event was made; None where a tool has written something else there."""
+    try:
+        return datetime.fromtimestamp(event["timestamp"] / 1000, UTC)
+    except (KeyError, TypeError, ValueError, OverflowError, OSError):
+        return None
 
 
 def _add(entry: Entry, event: JsonObject, frame: bytes, seq: int) -> None:

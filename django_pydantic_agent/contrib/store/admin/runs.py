@@ -26,6 +26,7 @@ from django_pydantic_agent.contrib.store.admin.filters import (
 )
 from django_pydantic_agent.contrib.store.admin.payloads import download, in_short
 from django_pydantic_agent.contrib.store.models import Interrupt, Run, Snapshot, StepEvent, Thread, ToolEffect
+from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import LIVE, Decision
 from django_pydantic_agent.runs.timing import readable
 
@@ -164,13 +165,17 @@ class RunAdmin(ExportAdmin):
     @admin.action(description=_("Cancel selected runs"), permissions=["cancel"])
     def cancel(self, request: HttpRequest, queryset: "QuerySet[Any]") -> None:
         number = sum(self._cancel(request, run) for run in queryset.filter(Q(status__in=LIVE) | Q(_ASKING)))
-        told = ngettext("%(number)d run was asked to stop.", "%(number)d runs were asked to stop.", number)
+        told = ngettext(
+            "%(number)d run was cancelled or asked to stop.",
+            "%(number)d runs were cancelled or asked to stop.",
+            number,
+        )
         self.message_user(request, told % {"number": number}, messages.SUCCESS if number else messages.WARNING)
 
     def cancel_view(self, request: HttpRequest, key: int) -> HttpResponseBase:
         run = self.row(request, key, action="cancel")
         if self._cancel(request, run):
-            self.message_user(request, gettext("The run was asked to stop."), messages.SUCCESS)
+            self.message_user(request, gettext("The run was cancelled or asked to stop."), messages.SUCCESS)
         else:
             self.message_user(request, gettext("The run has ended already."), messages.WARNING)
         return HttpResponseRedirect(self.url("change", key))
@@ -185,7 +190,9 @@ class RunAdmin(ExportAdmin):
         if run.status in LIVE:
             done = get_engine().request_cancel(run.pk, store=store)
         elif done := Run.objects.using(router.db_for_write(Run)).filter(_ASKING, pk=run.pk).exists():
-            store.give_up(run.pk, Decision.CANCELLED, conversation=DefaultConversationStore())
+            asking = store.by_key(run.pk, owner=Owner(run.owner))
+            if asking is not None:
+                get_engine().cancel_asked(asking, store=store, conversation=DefaultConversationStore())
         if done:
             self.log_change(request, run, gettext("Cancelled."))
         return done

@@ -51,7 +51,7 @@ class SnapshotState(models.TextChoices):
 
 
 class EffectStatus(models.TextChoices):
-    STARTED = "started", _("unresolved")
+    STARTED = "started", _("started")
     COMPLETED = "completed", _("completed")
     FAILED = "failed", _("failed")
 
