@@ -92,6 +92,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 LANGUAGE_CODE = os.environ.get("EXAMPLE_LANGUAGE", "en-us")
 USE_TZ = True
+TIME_ZONE = "UTC"
 STATIC_URL = "static/"
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "page"
