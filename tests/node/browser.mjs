@@ -2,9 +2,12 @@
 // does something, and what comes of it is kept under the name `as` or answered as JSON. The first object is "browser".
 import { readFile } from "node:fs/promises";
 import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
 import { chromium } from "playwright-core";
 
 const TIMEOUT_MILLISECONDS = 20_000;
+// An answer that a page has no use for any more may never be read to its end.
+const ARRIVAL_MILLISECONDS = 2_000;
 const AXE = await readFile(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
 const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"];
 
@@ -33,7 +36,7 @@ const extras = {
       (route) => {
         const answer = async (response) => {
           await route.fulfill({ response });
-          await (await route.request().response()).finished();
+          await Promise.race([route.request().response().then((given) => given?.finished()), sleep(ARRIVAL_MILLISECONDS)]);
         };
         kept.held.get(page).push(route.fetch().then((response) => () => answer(response)));
       },
@@ -41,7 +44,7 @@ const extras = {
     ),
   release: async (page) => {
     for (const answer of await extras.held(page)) await answer();
-    await page.evaluate(() => new Promise((resolve) => setTimeout(resolve, 100)));
+    await sleep(100);
   },
   /** Wait until the server has given the answers that are held back. */
   held: (page) => Promise.all(kept.held.get(page)),

@@ -2,9 +2,9 @@
 // HttpAgent ends with something else than an uncut stream gives it. One job on stdin, one answer on stdout, in JSON.
 //
 // A job is {url, headers, clientVersion, message, cancelOn}: `message` is what the user says, "{run}" in it the id of the
-// run; with `cancelOn` the run is cancelled when the client has seen an event of this type. The answer is {runs, frames,
-// uncut, differences}: the ids of all runs, how many frames one has, what an uncut client holds of the last one, and
-// which way back from where did not lead there.
+// run; with `cancelOn` the run is cancelled when an event of this type was seen, by the client or after its cut. The
+// answer is {runs, frames, uncut, differences}: the ids of all runs, how many frames one has, what an uncut client holds
+// of the last one, and which way back from where did not lead there.
 import { randomUUID } from "node:crypto";
 import { text } from "node:stream/consumers";
 import { isDeepStrictEqual } from "node:util";
@@ -77,12 +77,20 @@ async function cutRun(place) {
     );
     ways["POST again"] = again((url) => fetch(url, { ...post, signal: undefined }));
     ways.connect = again((url, init) => fetch(`${url}threads/${threadId}/connect/`, init));
-    if (job.cancelOn) cancel();
+    if (job.cancelOn) cancelOnceShown();
+  }
+
+  function cancelAt(frame) {
+    if (job.cancelOn && frame.includes(`"type":"${job.cancelOn}"`)) cancel();
+  }
+
+  async function cancelOnceShown() {
+    for await (const frame of framesOf(await events(""))) cancelAt(frame);
   }
 
   function see(frame) {
     seen.push(frame);
-    if (job.cancelOn && frame.includes(`"type":"${job.cancelOn}"`)) cancel();
+    cancelAt(frame);
   }
 
   const first = cuttingFetch([place], { onFrame: see, onCut: comeBack });

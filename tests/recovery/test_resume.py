@@ -71,10 +71,11 @@ def messages_at_end(events):
 
 
 def interrupted(processes, gates, name, script, mount, **more):
-    """Kill a process at a gate; return what was posted and the process."""
+    """Have a process reach a gate in a run that is known to have begun; return what was posted and the process."""
     body = processes.body(script, **more)
     job = processes.post(body, mount=mount)
     gates.wait_reached(name)
+    eventually(lambda: processes.run(body).status is RunStatus.RUNNING)
     return body, job
 
 
