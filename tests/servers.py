@@ -9,13 +9,14 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+from _pytest.mark import ParameterSet
 from django.conf import settings
 from django.core.management import call_command
 from django.db import connections
@@ -81,6 +82,14 @@ WSGI_KINDS: dict[str, Callable[[str, int], list[str]]] = {
     "runserver-wsgi": _runserver,
 }
 KINDS = ASGI_KINDS | WSGI_KINDS
+
+# One of each interface, which runs on every database: what a server makes of the others' streams is the same on all.
+ON_EVERY_DATABASE = ("uvicorn", "gunicorn-gthread")
+
+
+def each(kinds: Iterable[str]) -> list[ParameterSet]:
+    """Return the kinds as parameters of a test."""
+    return [pytest.param(kind, marks=() if kind in ON_EVERY_DATABASE else pytest.mark.sqlite) for kind in kinds]
 
 
 def free_port() -> int:

@@ -9,7 +9,7 @@ from tests.live.visitors import Visitor, fresh
 from tests.store.admin_rows import page_of
 
 # What a browser shows is the same on every database, and comes late where others want the processor.
-pytestmark = [pytest.mark.browser, pytest.mark.sqlite, pytest.mark.serial]
+pytestmark = [pytest.mark.browser, pytest.mark.sqlite]
 
 
 OF_DJANGO = (".breadcrumbs", ".small")

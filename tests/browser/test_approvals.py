@@ -7,7 +7,7 @@ from tests.browser.conversation import TEXT, begin, press, url
 from tests.live.scripts import RECITE, call
 
 # What a browser shows is the same on every database, and comes late where others want the processor.
-pytestmark = [pytest.mark.browser, pytest.mark.sqlite, pytest.mark.serial]
+pytestmark = [pytest.mark.browser, pytest.mark.sqlite]
 
 CARD = ".ag-ui-approval"
 

@@ -11,7 +11,7 @@ from tests.live.visitors import fresh
 from tests.sse import request
 
 # What a browser shows is the same on every database, and comes late where others want the processor.
-pytestmark = [pytest.mark.browser, pytest.mark.sqlite, pytest.mark.serial]
+pytestmark = [pytest.mark.browser, pytest.mark.sqlite]
 
 
 def test_reloaded_in_the_middle_of_a_text_the_page_has_it_whole_and_once(server, browser, visitor, gates):

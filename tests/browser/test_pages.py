@@ -10,7 +10,7 @@ from tests.live.scripts import call, fail, gate, script, spell
 from tests.live.visitors import fresh
 
 # What a browser shows is the same on every database, and comes late where others want the processor.
-pytestmark = [pytest.mark.browser, pytest.mark.sqlite, pytest.mark.serial]
+pytestmark = [pytest.mark.browser, pytest.mark.sqlite]
 
 REFRESH = "document.dispatchEvent(new Event('visibilitychange'))"
 

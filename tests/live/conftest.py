@@ -10,7 +10,7 @@ from pytest_django import DjangoDbBlocker
 
 from tests.live.gates import Gatekeeper
 from tests.live.visitors import Visitor
-from tests.servers import KINDS, LiveDatabase, Server, connected, create_live_database, serve
+from tests.servers import KINDS, LiveDatabase, Server, connected, create_live_database, each, serve
 
 Start = Callable[..., contextlib.AbstractContextManager[Server]]
 
@@ -65,7 +65,7 @@ def daphne(start: Start) -> Iterator[Server]:
 STREAMING = [kind for kind in KINDS if kind != "gunicorn-sync"]
 
 
-@pytest.fixture(scope="package", params=STREAMING)
+@pytest.fixture(scope="package", params=each(STREAMING))
 def server(request: pytest.FixtureRequest, start: Start) -> Iterator[Server]:
     """A server of each kind that can stream to several viewers."""
     if request.param in ("uvicorn", "daphne"):

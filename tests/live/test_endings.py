@@ -12,7 +12,7 @@ from tests.live.conftest import Start
 from tests.live.gates import Gatekeeper
 from tests.live.scripts import call, script, spell
 from tests.live.visitors import Visitor, at_once, eventually, fresh, lines_of, stored_log, text_of, types_of
-from tests.servers import Server
+from tests.servers import Server, each
 from tests.sse import Frame, Response, StreamCut, check_ids, check_sequence, is_detached
 
 WAITS_FOR_STREAMS = {"uvicorn": True, "daphne": False, "gunicorn-gthread": True}
@@ -39,7 +39,7 @@ def check_log(visitor: Visitor, run_id: str, seen: list[Frame], *, ended: bool) 
     check_sequence([json.loads(line) for line in log], partial=not ended)
 
 
-@pytest.mark.parametrize("kind", WAITS_FOR_STREAMS)
+@pytest.mark.parametrize("kind", each(WAITS_FOR_STREAMS))
 def test_SIGTERM_leaves_a_run_the_time_to_finish(start: Start, visitor: Visitor, gates: Gatekeeper, kind: str):
     run_id, held, note = fresh("run"), fresh("held"), fresh("note")
     with start(kind, engine={"SHUTDOWN_GRACE_SECONDS": 15}) as server:
@@ -59,7 +59,7 @@ def test_SIGTERM_leaves_a_run_the_time_to_finish(start: Start, visitor: Visitor,
 
 
 @pytest.mark.parametrize("tool", ["hold", "hold_thread"])
-@pytest.mark.parametrize("kind", WAITS_FOR_STREAMS)
+@pytest.mark.parametrize("kind", each(WAITS_FOR_STREAMS))
 def test_SIGTERM_lets_go_of_what_has_not_finished_in_its_grace(
     start: Start, visitor: Visitor, gates: Gatekeeper, kind: str, tool: str
 ):

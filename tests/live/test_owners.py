@@ -16,7 +16,7 @@ from django_pydantic_agent.contrib.store.models import Run
 from tests.live.gates import Gatekeeper
 from tests.live.scripts import RECITE, call, fail, gate, script
 from tests.live.visitors import Visitor, check_complete, fresh, read_run, run_input, text_of, types_of
-from tests.servers import Server
+from tests.servers import Server, each
 from tests.sse import request
 
 
@@ -163,7 +163,7 @@ def test_C24_a_visitor_s_runs_hang_on_the_session_whose_key_is_stored_nowhere(uv
 
 
 @pytest.mark.parametrize("route", ["agent/", "hooked/"])
-@pytest.mark.parametrize("kind", ["uvicorn", "daphne"])
+@pytest.mark.parametrize("kind", each(["uvicorn", "daphne"]))
 def test_C32_hooks_tools_and_errors_read_the_user_of_a_real_login(
     request: pytest.FixtureRequest, visitor: Visitor, kind: str, route: str
 ):
@@ -181,7 +181,7 @@ def test_C32_hooks_tools_and_errors_read_the_user_of_a_real_login(
     assert "SynchronousOnlyOperation" not in server.log()
 
 
-@pytest.mark.parametrize("kind", ["uvicorn", "daphne"])
+@pytest.mark.parametrize("kind", each(["uvicorn", "daphne"]))
 def test_C32_an_async_authorize_that_says_no_is_heard(request: pytest.FixtureRequest, visitor: Visitor, kind: str):
     server: Server = request.getfixturevalue(kind)
     assert visitor.user is not None

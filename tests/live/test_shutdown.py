@@ -8,7 +8,7 @@ from tests.live.conftest import Start
 from tests.live.gates import Gatekeeper
 from tests.live.scripts import call, script
 from tests.live.visitors import Visitor, check_complete, fresh, run_input, text_of, types_of
-from tests.servers import STOP_SECONDS, Server
+from tests.servers import STOP_SECONDS, Server, each
 from tests.sse import check_ids, is_detached
 
 # Daphne cuts its streams at once; the workers of hypercorn do so too, and never hear of the signal.
@@ -17,7 +17,7 @@ WAITS_FOR_STREAMS = {"uvicorn": (), "hypercorn": ("--workers", "0"), "granian": 
 GRACE_SECONDS = 3 * STOP_SECONDS
 
 
-@pytest.mark.parametrize("kind", WAITS_FOR_STREAMS)
+@pytest.mark.parametrize("kind", each(WAITS_FOR_STREAMS))
 def test_SIGTERM_lets_go_of_the_viewers_of_runs_that_execute_elsewhere(
     start: Start, uvicorn: Server, visitor: Visitor, gates: Gatekeeper, kind: str
 ):
@@ -49,7 +49,7 @@ def test_SIGTERM_lets_go_of_the_viewers_of_runs_that_execute_elsewhere(
     check_complete(visitor, body["runId"], seen)
 
 
-@pytest.mark.parametrize("kind", ["uvicorn", "hypercorn", "granian"])
+@pytest.mark.parametrize("kind", each(["uvicorn", "hypercorn", "granian"]))
 def test_with_lifespan_a_process_ends_what_a_dead_one_left_before_anybody_asks_it(
     start: Start, visitor: Visitor, gates: Gatekeeper, kind: str
 ):
@@ -66,7 +66,7 @@ def test_with_lifespan_a_process_ends_what_a_dead_one_left_before_anybody_asks_i
         assert "Traceback" not in server.log()
 
 
-@pytest.mark.parametrize("kind", ["uvicorn", "hypercorn", "granian"])
+@pytest.mark.parametrize("kind", each(["uvicorn", "hypercorn", "granian"]))
 def test_with_lifespan_SIGTERM_gives_a_run_its_grace_though_nobody_watches_it(
     start: Start, visitor: Visitor, gates: Gatekeeper, kind: str
 ):

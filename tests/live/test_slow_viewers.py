@@ -7,6 +7,7 @@ from tests.live.gates import Gatekeeper
 from tests.live.scripts import call, drone, script
 from tests.live.test_leaving import tasks
 from tests.live.visitors import Visitor, check_complete, eventually, fresh, lines_of, run_input, types_of
+from tests.servers import each
 from tests.sse import Frame, Response, StreamCut, check_ids, is_detached
 
 MEGABYTE = 1_000_000
@@ -26,7 +27,7 @@ def received(response: Response) -> tuple[list[Frame], bool]:
 
 
 # Not daphne, which takes all that it is given and keeps it.
-@pytest.mark.parametrize("kind", ["uvicorn", "hypercorn", "granian"])
+@pytest.mark.parametrize("kind", each(["uvicorn", "hypercorn", "granian"]))
 def test_a_viewer_that_reads_nothing_is_cut_and_finds_the_rest_when_it_comes_back(
     start: Start, visitor: Visitor, kind: str
 ):

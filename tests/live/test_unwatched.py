@@ -6,7 +6,7 @@ from tests.live.conftest import Start
 from tests.live.gates import Gatekeeper
 from tests.live.scripts import call, script
 from tests.live.visitors import Visitor, check_complete, fresh, run_input, text_of, types_of
-from tests.servers import Server
+from tests.servers import Server, each
 from tests.sse import Response, is_detached
 
 # As short as leases can be on a busy machine; a viewer of another process counts for as long.
@@ -31,7 +31,7 @@ def check_cancelled(visitor: Visitor, server: Server, body: dict[str, object], *
 
 
 @pytest.mark.parametrize("reset", [False, True], ids=["FIN", "RST"])
-@pytest.mark.parametrize("kind", ["uvicorn", "daphne"])
+@pytest.mark.parametrize("kind", each(["uvicorn", "daphne"]))
 def test_cancel_stops_the_run_when_its_last_viewer_leaves(
     request: pytest.FixtureRequest, visitor: Visitor, gates: Gatekeeper, kind: str, reset: bool
 ):

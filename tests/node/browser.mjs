@@ -5,7 +5,7 @@ import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { chromium } from "playwright-core";
 
-const TIMEOUT_MILLISECONDS = 20_000;
+const TIMEOUT_MILLISECONDS = 40_000;
 // An answer that a page has no use for any more may never be read to its end.
 const ARRIVAL_MILLISECONDS = 2_000;
 const AXE = await readFile(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8");

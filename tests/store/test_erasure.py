@@ -126,7 +126,8 @@ class TestDeletionOfAUser:
         ada.save()
         assert everything() == before
 
-    def test_a_store_that_fails_leaves_the_rest_to_the_command(self, ada, caplog):
+    def test_a_store_that_fails_leaves_the_rest_to_the_command(self, ada, caplog, settings):
+        settings.DJANGO_PYDANTIC_AGENT = {"STORE_PATIENCE_SECONDS": 0.1}
         fill(Owner.of_user(ada))
 
         def away(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
