@@ -6,6 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 from django import template
+from django.http import QueryDict
 from django.template.context import RequestContext
 from django.urls import resolve, reverse
 from django.utils.timesince import timesince
@@ -17,13 +18,14 @@ register = template.Library()
 
 @register.inclusion_tag("django_ag_ui/ui/_embedded.html", takes_context=True)
 def ag_ui_picker(context: RequestContext, namespace: str = "ag_ui", **kwargs: Any) -> dict[str, Any]:
-    """Show the list of the mount whose URL namespace this is; `kwargs` are what its URL takes.
+    """Show the newest of the mount whose URL namespace this is; `kwargs` are what its URL takes.
 
-    The context needs `request`. Whoever may not use the mount sees nothing.
+    What searches and filters leads to the mount's own page. The context needs `request`. Whoever may not use the mount sees nothing.
     """
     from django_ag_ui.ui.picker import PickerView, picker_context
 
     request = copy.copy(context["request"])
+    request.GET = QueryDict()
     request.resolver_match = resolve(reverse(f"{namespace}:ui", kwargs=kwargs))
     view = PickerView(**request.resolver_match.func.initkwargs)
     view.setup(request, **kwargs)

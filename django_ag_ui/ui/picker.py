@@ -56,6 +56,7 @@ def picker_context(view: PageView | ComposerView) -> dict[str, Any]:
         "list": shown,
         "chips": list(_chips(shown.asked)),
         "archived_query": shown.asked.query(archived=not shown.asked.archived),
+        "this_query": shown.asked.query(cursor=shown.asked.cursor),
         "next_query": shown.next and shown.asked.query(cursor=shown.next),
         "first_query": shown.asked.query(),
         "here": view.request._request.get_full_path(),

@@ -23,14 +23,14 @@ def rendered(tag: str, user, path: str = "/"):
     return read(Template(f"{{% load ag_ui %}}{{% {tag} %}}").render(Context({"request": request})))
 
 
-def test_the_tag_shows_the_list_of_a_mount_by_the_pages_own_query(client: Client, user):
+def test_the_tag_shows_the_newest_of_a_mount_whatever_the_query_of_the_page(client: Client, user):
     Tab(client, thread_id="t1").say("one question")
     Tab(client, thread_id="t2").say("another question")
-    shown = rendered('ag_ui_picker "talk"', user)
+    shown = rendered('ag_ui_picker "talk"', user, "/?q=one&status=no+such&cursor=of+the+page")
     assert [row["data-id"] for row in shown.all("li", class_="ag-ui-row")] == ["t2", "t1"]
-    assert shown.one("ag-ui-picker")["data-rows"] == "/talk/ui/rows/"
-    shown = rendered('ag_ui_picker "talk"', user, "/?q=one")
-    assert [row["data-id"] for row in shown.all("li", class_="ag-ui-row")] == ["t1"]
+    assert shown.one("ag-ui-picker")["data-rows"] == "/talk/ui/rows/?"
+    assert shown.link("Archived") == "/talk/ui/?archived=1"
+    assert shown.one("form", role="search")["action"] == "/talk/ui/"
 
 
 def test_the_tag_takes_what_the_url_of_a_mount_takes(client: Client, user):

@@ -39,7 +39,7 @@ class Picker extends HTMLElement {
       headers: { "If-None-Match": this.etag ?? "" },
       signal: AbortSignal.timeout(6 * REFRESH_MILLISECONDS),
     };
-    const response = await fetch(this.dataset.rows + location.search, request).catch(() => null);
+    const response = await fetch(this.dataset.rows, request).catch(() => null);
     this.list.ariaBusy = false;
     const { ended, failed, retry } = this.parts;
     if (response?.redirected || [401, 403].includes(response?.status)) return this.#tell(ended);
