@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 from tests.browser.driver import Browser, Profile, Tab
 from tests.servers import HOST, ROOT, Server, free_port
@@ -14,6 +15,7 @@ from tests.servers import HOST, ROOT, Server, free_port
 PICTURES = ROOT / "docs" / "images"
 SIZE = {"width": 760, "height": 560}
 REFRESH = "document.dispatchEvent(new Event('visibilitychange'))"
+PROMPT = "textarea[name=message]"
 WORKING = ".ag-ui-tool[data-state=working]"
 RECOVERY_MILLISECONDS = 60_000
 
@@ -49,7 +51,7 @@ def asked(profile: Profile, mount: str, prompt: str, *, until: str) -> Iterator[
     The page is closed behind it, for a browser opens no more than six connections to a server of HTTP/1.1.
     """
     tab = profile.open(f"{mount}ui/")
-    tab("fill", "textarea[name=message]", prompt)
+    tab("fill", PROMPT, prompt)
     tab("click", "button:text-is('Start')")
     tab.see(until)
     yield tab
@@ -74,20 +76,47 @@ def after_the_crash(profile: Profile, botanist: str, forester: str) -> None:
     with asked(profile, botanist, "Measure a beech", until=WORKING) as tab:
         tab("click", "button.ag-ui-stop")
         tab.see(".ag-ui-run-state", "Cancelled.")
+        tab.see(".ag-ui-unknown:not([hidden])")
+        take(tab, "conversation-cancelled")
     with asked(profile, botanist, "Look up the oak and note it", until="text=Finished.") as tab:
         tab("click", ".ag-ui-tool summary")
         take(tab, "conversation-finished")
+        tab("click", "button:text-is('Raw events')")
+        take(tab, "conversation-events")
     with asked(profile, forester, "Plant 12 birch trees", until=".ag-ui-approval") as tab:
         take(tab, "conversation-asked")
         tab("goto", f"{forester}ui/")
         take(tab, "list-asked")
+        tab("click", "[data-primary]")
+        tab("click", "button:text-is('Approve')")
+        tab.see(".ag-ui-run-state", "Finished.")
+        take(tab, "conversation-answered")
     with asked(profile, botanist, "Look up the alder and measure it", until=WORKING) as tab:
         take(tab, "conversation-running")
+        tab("fill", PROMPT, "And the willow")
+        tab("press", PROMPT, "Control+Enter")
+        tab.see(".ag-ui-notice", "It waits")
+        take(tab, "conversation-queued")
         pages_of_a_list(profile, botanist)
         profile.set_offline(True)
         tab.see(".ag-ui-banner[data-phase=reconnecting]")
         take(tab, "conversation-reconnecting")
         profile.set_offline(False)
+        tab.see(".ag-ui-banner[data-phase=resumed]")
+        take(tab, "conversation-resumed")
+
+
+def of_another_conversation(profile: Profile, mount: str, run: str) -> None:
+    """Write behind a run of another conversation."""
+    tab = profile.open(f"{mount}ui/")
+    tab("click", ".ag-ui-name:has-text('Please fail')")
+    tab.see(".ag-ui-run-state")
+    tab("goto", f"{tab('url')}?resume={run}")
+    tab.see(".ag-ui-target", "goes on from this run")
+    tab("fill", PROMPT, "And the maple")
+    tab("press", PROMPT, "Control+Enter")
+    tab.see("dialog")
+    take(tab, "conversation-other")
 
 
 def pages_of_a_list(profile: Profile, mount: str) -> None:
@@ -104,6 +133,7 @@ def pages_of_a_list(profile: Profile, mount: str) -> None:
     tab("goto", mount.removesuffix("/agent/") + fork)
     tab.see(".ag-ui-run-state")
     take(tab, "fork")
+    of_another_conversation(profile, mount, run=parse_qs(urlsplit(fork).query)["fork"][0])
     for name, path in {"list-nothing": "?q=maple", "list-archived": "?archived=1", "refused": "threads/none/"}.items():
         tab("goto", f"{mount}ui/{path}")
         take(tab, name)

@@ -167,6 +167,20 @@ def test_killed_with_its_server_a_run_is_shown_as_ended_by_a_crash_and_goes_on_o
             assert gates.count(within) == 1
 
 
+def test_a_message_that_waits_for_the_run_ahead_is_said_to_wait(server, browser, visitor, gates):
+    within = fresh("ahead")
+    thread, _ = begin(visitor, server, [call("hold", call_id="c1", gate=within)], ["first"])
+    gates.wait_reached(within)
+    with browser.profile(visitor) as profile:
+        tab = profile.open(url(server, thread))
+        tab.see(".ag-ui-tool[data-state=working]")
+        say(tab, ["second"])
+        tab.see(".ag-ui-notice", "waits for the turn ahead")
+        gates.open(within)
+        tab.see(TEXT, "second")
+        assert tab.text(".ag-ui-notice") == ""
+
+
 def test_what_a_run_asks_is_asked_in_every_tab_until_one_says_something_else(server, browser, visitor, gates):
     thread, _ = begin(visitor, server, [call("order", call_id="c1", number=2512292042121000001)], ["ordered"])
     with browser.profile(visitor) as profile:

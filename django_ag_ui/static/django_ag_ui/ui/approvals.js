@@ -28,7 +28,7 @@ export class Approvals {
     }
   }
 
-  /** Have the person answer again, because the answers were not taken, maybe since some come too late. */
+  /** Have the person answer again: the answers were not taken, maybe since some came too late. */
   reopen({ code }) {
     for (const card of this.#cards.values()) {
       card.isLate ||= code === "interrupt_expired";

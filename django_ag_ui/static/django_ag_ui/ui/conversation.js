@@ -63,7 +63,7 @@ class Conversation extends HTMLElement {
     return this.dataset.run !== undefined;
   }
 
-  /** What the next message does: a turn behind the others, or `run` is resumed or forked. The URL says so. */
+  /** What the next message does by the URL: a turn, or `run` is resumed or forked. */
   get #target() {
     const asked = new URLSearchParams(location.search);
     const kind = ["resume", "fork"].find((name) => asked.has(name));
@@ -111,7 +111,7 @@ class Conversation extends HTMLElement {
   }
 
   #take({ event, raw, seq }) {
-    const { events } = this.parts;
+    const { events, notice } = this.parts;
     events.append(document.createElement("li"));
     events.lastChild.append(raw);
     if (events.childElementCount > EVENTS_KEPT) events.firstElementChild.remove();
@@ -119,6 +119,7 @@ class Conversation extends HTMLElement {
     const begins = event.type === "RUN_STARTED";
     if (begins && this.#fold.run) this.#missed += this.transcript.bring(event.input?.messages ?? []);
     this.#fold.apply(event);
+    if (begins) notice.textContent = "";
     if (begins || isTerminal(event)) this.#lookAtRuns();
     this.drawing ??= setTimeout(() => this.#draw(), DRAW_MILLISECONDS);
   }
@@ -222,7 +223,7 @@ class Conversation extends HTMLElement {
     }
   }
 
-  /** Post a new turn, or answers, or nothing new so that the last turn goes on. */
+  /** Post a new turn, answers, or nothing, so that the last turn goes on. */
   async #post({ kind, run, resume, edits }, prompt = "") {
     const { parts } = this;
     const url = kind === "turn" ? this.#url() : this.#url(kind, encodeId(run));
@@ -237,9 +238,10 @@ class Conversation extends HTMLElement {
     try {
       const body = runInput({ threadId, runId: newId(), messages: [...known, ...own], resume }, edits);
       const taken = await start(url, body, { headers: this.#headers, signal: this.#leaving.signal });
-      // Who goes on has seen what was added.
+      // Who goes on has seen the news.
       this.#missed = 0;
-      parts.notice.textContent = "";
+      const { isRunning, run: current } = this.#fold;
+      parts.notice.textContent = isRunning && current.id !== taken ? text("queued") : "";
       if (parts.prompt.value === prompt) parts.prompt.value = "";
       if (this.#isRun) location.assign(this.#url("ui", "runs", encodeId(taken)));
       else if (kind === "fork") location.assign(this.#page(threadId));

@@ -3,7 +3,7 @@ import { copy } from "./page.js";
 const REFRESH_MILLISECONDS = 5000;
 const FOCUSABLE = "a, summary, button";
 
-/** <ag-ui-picker data-rows="/agent/ui/rows/"> around a list from the server: keeps it up to date, and takes keys. */
+/** <ag-ui-picker data-rows="/agent/ui/rows/?">: keeps a list from the server up to date, and takes keys. */
 class Picker extends HTMLElement {
   connectedCallback() {
     this.parts = copy("list");
@@ -15,7 +15,7 @@ class Picker extends HTMLElement {
     this.leaving = new AbortController();
     document.addEventListener("keydown", (event) => this.#press(event), this.leaving);
     document.addEventListener("visibilitychange", () => this.#refresh(), this.leaving);
-    // Who is logged out may log in elsewhere, and comes back then.
+    // Who logs in elsewhere comes back.
     this.timer = setInterval(() => this.parts.ended.isConnected || this.#refresh(), REFRESH_MILLISECONDS);
   }
 
@@ -49,7 +49,7 @@ class Picker extends HTMLElement {
     if (response.ok) this.#draw(await response.text());
   }
 
-  /** Say what is not said yet: what is said again would be announced again, and lose the focus. */
+  /** Say what is not said yet: repeated, it would be announced again, and lose the focus. */
   #tell(problem, ...rest) {
     if (!problem.isConnected) this.news.replaceChildren(problem, ...rest);
   }

@@ -18,7 +18,7 @@ export function outline(messages) {
 /** Return the JSON of a RunAgentInput; `edits` are texts of changed arguments by interrupt. */
 export function runInput(fields, edits = new Map()) {
   const body = { state: {}, tools: [], context: [], forwardedProps: {}, protocolVersion: "1.0", ...fields };
-  // Changed arguments go out as they were written: long numbers keep their digits.
+  // Changed arguments go out as written: long numbers keep their digits.
   const marks = new Map();
   for (const { interruptId, payload } of body.resume ?? []) {
     if (!edits.has(interruptId)) continue;

@@ -58,7 +58,7 @@ export class FrameParser {
   }
 }
 
-/** Yield `{ id, raw, event }` for each frame of a response's body; `onBytes` is called whenever something comes. */
+/** Yield `{ id, raw, event }` for each frame of a response's body; `onBytes` hears that something comes. */
 export async function* readEvents(body, onBytes = () => {}) {
   const parser = new FrameParser();
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
@@ -198,7 +198,7 @@ function pauseSeconds(attempt) {
   return Math.min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** (attempt - 1)) * (0.5 + Math.random() / 2);
 }
 
-/** Wait, but no longer than until the network is there again. */
+/** Wait, at most until the network is there again. */
 export async function pause(seconds, signal) {
   const over = new AbortController();
   let timer;

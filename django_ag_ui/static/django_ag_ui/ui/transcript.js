@@ -42,7 +42,7 @@ export class Transcript {
     this.#own.add(id);
   }
 
-  /** Take note of messages that a run brings; return how many of them come from elsewhere. */
+  /** Take note of what a run brings; return how many messages come from elsewhere. */
   bring(messages) {
     const strange = messages.filter(({ id, role }) => role === "user" && !this.#own.has(id) && !this.#views.has(id));
     for (const { id } of strange) this.#strange.add(id);
@@ -95,7 +95,7 @@ function plain(content = "") {
   return content.map((part) => part.text ?? `[${part.source?.mimeType ?? part.type}]`).join("\n");
 }
 
-/** Return JSON on several lines. Its numbers keep their digits, so it is not parsed; it may be half written. */
+/** Return JSON, maybe half written, on several lines; not parsed, so that numbers keep their digits. */
 export function indented(json) {
   let depth = 0;
   const line = () => `\n${"  ".repeat(Math.max(depth, 0))}`;
