@@ -20,7 +20,8 @@ register = template.Library()
 def ag_ui_picker(context: RequestContext, namespace: str = "ag_ui", **kwargs: Any) -> dict[str, Any]:
     """Show the newest of the mount whose URL namespace this is; `kwargs` are what its URL takes.
 
-    What searches and filters leads to the mount's own page. The context needs `request`. Whoever may not use the mount sees nothing.
+    What searches and filters leads to the mount's own page. The context needs `request`. Whoever may not use the mount
+    sees nothing.
     """
     from django_ag_ui.ui.picker import PickerView, picker_context
 

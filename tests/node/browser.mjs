@@ -36,7 +36,7 @@ const extras = {
       (route) => {
         const answer = async (response) => {
           await route.fulfill({ response });
-          await Promise.race([route.request().response().then((given) => given?.finished()), sleep(ARRIVAL_MILLISECONDS)]);
+          await Promise.race([hasArrived(route.request()), sleep(ARRIVAL_MILLISECONDS)]);
         };
         kept.held.get(page).push(route.fetch().then((response) => () => answer(response)));
       },
@@ -55,6 +55,11 @@ const extras = {
     return { name: download.suggestedFilename(), text: Buffer.concat(pieces).toString() };
   },
 };
+
+async function hasArrived(request) {
+  const response = await request.response();
+  await response?.finished();
+}
 
 function watch(page) {
   kept.faults.set(page, []);
