@@ -72,6 +72,21 @@ def write_log(run: Run, frames: list[bytes]) -> None:
     Run.objects.filter(pk=run.pk).update(first_seq=1, last_seq=len(frames))
 
 
+def make_delegate(above: Run, name: str, **effect: Any) -> Run:
+    """Write a delegate that ran inside another run, with a call that has only started."""
+    delegate = new_row(
+        Owner(above.owner), above.scope, run_id=name, parent_run_id=above.run_id, is_ledger_only=True, created_at=NOON
+    )
+    delegate.save()
+    make_effect(delegate, name, **effect)
+    return delegate
+
+
+def make_effect(run: Run, call: str, **columns: Any) -> ToolEffect:
+    about = {"tool_name": call, "status": "started", "started_at": NOON, **columns}
+    return ToolEffect.objects.create(run=run, tool_call_id=call, call_digest=digest(call), **about)
+
+
 def make_rows(number: int, text: str = "text") -> list[Run]:
     """Write runs with a thread, a log and all that the ledger may hold of them, all texts being `text`."""
     start = Run.objects.count()
@@ -110,9 +125,8 @@ def make_rows(number: int, text: str = "text") -> list[Run]:
             arguments=text, message=text, response_schema={text: text}, answer=text, decider=text, decision="denied",
         )  # fmt: skip
         for status in ("started", "completed"):
-            call = f"{text} {status}"
-            ToolEffect.objects.create(
-                run=run, tool_call_id=call, call_digest=digest(call), tool_name=text, status=status, started_at=NOON,
-                effect_summary=text, idempotency_key=text, arguments=text, result=text, verdict_note=text,
+            make_effect(
+                run, f"{text} {status}", tool_name=text, status=status, effect_summary=text, idempotency_key=text,
+                arguments=text, result=text, verdict_note=text,
             )  # fmt: skip
     return runs

@@ -1,21 +1,31 @@
 """Tool effects of a run and of the delegates that ran inside it, and the settling of those without an outcome."""
 
+from collections.abc import Collection
 from datetime import UTC, datetime
 
 from django.db import router
+from django.db.models import Count
 from django.utils.translation import gettext
 
-from django_pydantic_agent.contrib.store.models import Run, ToolEffect
+from django_pydantic_agent.contrib.store.delegates import keys_inside
+from django_pydantic_agent.contrib.store.models import ToolEffect
 from django_pydantic_agent.contrib.store.models.ledger import EffectStatus
-from django_pydantic_agent.contrib.store.querysets import RunQuerySet, ToolEffectQuerySet
+from django_pydantic_agent.contrib.store.querysets import ToolEffectQuerySet
 from django_pydantic_agent.log.frames import storable
 from django_pydantic_agent.stores.effects import Verdict
 
 
 def effects_of(run: int, *, using: str) -> "ToolEffectQuerySet[ToolEffect]":
     """Return the effects of a run and of its delegates, in the order in which the calls began."""
-    runs: RunQuerySet = Run.objects.using(using).filter(pk=run)
-    return ToolEffect.objects.using(using).filter(run__in=runs.keys_with_delegates()).order_by("pk")
+    return ToolEffect.objects.using(using).filter(run__in=keys_inside([run], using=using)[run]).order_by("pk")
+
+
+def number_unknown(runs: Collection[int], *, using: str) -> dict[int, int]:
+    """Return how many calls of each run, by its key, have an outcome that nobody knows, with those of its delegates."""
+    keys = keys_inside(runs, using=using)
+    effects = ToolEffect.objects.using(using).filter(run__in=set().union(*keys.values())).of_unknown_outcome()
+    numbers = dict(effects.order_by().values_list("run").annotate(Count("pk")))
+    return {run: sum(numbers.get(key, 0) for key in inside) for run, inside in keys.items()}
 
 
 def note_reason(run: int, reason: str, *, using: str) -> None:

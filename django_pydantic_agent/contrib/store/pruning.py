@@ -12,7 +12,7 @@ from django.db.models import Exists, OuterRef, Q
 
 from django_pydantic_agent.connections import patiently
 from django_pydantic_agent.contrib.store.deletion import delete_runs, delete_thread
-from django_pydantic_agent.contrib.store.models import Interrupt, Run, Thread
+from django_pydantic_agent.contrib.store.models import Interrupt, Run, Thread, ToolEffect
 from django_pydantic_agent.contrib.store.querysets import OwnedQuerySet, RunQuerySet, ThreadQuerySet
 from django_pydantic_agent.exceptions import ThreadNotFound
 from django_pydantic_agent.ownership import ANONYMOUS
@@ -66,7 +66,7 @@ class Pruner:
 
     def prune(self) -> PruneTally:
         if not self.rule.unresolved:
-            self._unsettled = _above_unresolved_effects(self._runs)
+            self._unsettled = ToolEffect.objects.using(self._using).unresolved().digests_above()
         for threads in self._pages(self._old_threads(), ROWS_PER_READ, order="pk"):
             for thread in threads:
                 self._carefully(self._prune_thread, thread)
@@ -151,16 +151,3 @@ class Pruner:
         while page:
             yield page
             page = list(keys.filter(**{"pk__lt" if order == "-pk" else "pk__gt": page[-1]})[:size])
-
-
-def _above_unresolved_effects(runs: RunQuerySet) -> set[str]:
-    """Return the digests of the runs inside which a delegate has a tool effect without an outcome."""
-    delegates = runs.filter(is_ledger_only=True).exclude(parent_digest=None)
-    # `unresolved_effects` is an annotation.
-    counted: Any = delegates.with_unresolved_effects()
-    above: set[Any] = set()
-    parents = set(counted.filter(unresolved_effects__gt=0).values_list("parent_digest", flat=True))
-    while parents:
-        above |= parents
-        parents = set(delegates.filter(run_digest__in=parents).values_list("parent_digest", flat=True)) - above
-    return above

@@ -119,15 +119,16 @@ class RunQuerySet(OwnedQuerySet["Run"]):
 
     def keys_with_delegates(self) -> set[int]:
         """Return the keys of these runs and of the delegates that ran inside them, however deep."""
-        found = dict(self.order_by().values_list("pk", "run_digest"))
-        keys = set(found)
-        while found:
-            inside = self.model._base_manager.using(self.db).filter(
-                is_ledger_only=True, parent_digest__in=set(found.values())
-            )
-            found = dict(inside.exclude(pk__in=keys).values_list("pk", "run_digest"))
-            keys.update(found)
-        return keys
+        from django_pydantic_agent.contrib.store.delegates import keys_inside
+
+        return set().union(*keys_inside(self.order_by().values_list("pk", flat=True), using=self.db).values())
+
+    def of_unknown_outcome(self) -> Self:
+        """Keep the runs that made a call whose outcome nobody knows, or inside which a delegate did."""
+        from django_pydantic_agent.contrib.store.models import ToolEffect
+
+        unknown = ToolEffect.objects.using(self.db).of_unknown_outcome()
+        return self.filter(models.Q(pk__in=unknown.values("run")) | models.Q(run_digest__in=unknown.digests_above()))
 
     def with_unresolved_effects(self) -> Self:
         """Add `unresolved_effects` and `parent_unresolved_effects`, the numbers of the run's and its parent's."""
@@ -149,6 +150,13 @@ class ToolEffectQuerySet(models.QuerySet[_M]):
 
         live: RunQuerySet = Run.objects.using(self.db).filter(status__in=LIVE)
         return self.unresolved().exclude(reason="", run__in=live.keys_with_delegates())
+
+    def digests_above(self) -> set[str]:
+        """Return the digests of the runs inside which a delegate made one of these calls, however deep."""
+        from django_pydantic_agent.contrib.store.delegates import digests_above
+
+        inside = self.filter(run__is_ledger_only=True, run__parent_digest__isnull=False).order_by()
+        return digests_above(inside.values_list("run__parent_digest", flat=True).distinct(), using=self.db)
 
 
 def _number_unresolved(run: str) -> Any:

@@ -14,7 +14,7 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from django_pydantic_agent.contrib.store.admin.base import TEMPLATES
-from django_pydantic_agent.contrib.store.admin.filters import Unresolved
+from django_pydantic_agent.contrib.store.admin.filters import UnresolvedFilter
 from django_pydantic_agent.contrib.store.admin.ledger import LedgerAdmin
 from django_pydantic_agent.contrib.store.models import ToolEffect
 from django_pydantic_agent.contrib.store.models.ledger import EFFECT_FIELDS, EFFECT_TEXTS, VERDICT
@@ -47,7 +47,7 @@ class ToolEffectAdmin(LedgerAdmin):
         "started_at",
         "ended_at",
     )
-    list_filter = (Unresolved, "status", "verdict")
+    list_filter = (UnresolvedFilter, "status", "verdict")
     fields = ("run_link", *columns[1:])
     search_fields = ("tool_call_id", "tool_name")
     actions = ("settle",)

@@ -8,8 +8,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from django_pydantic_agent.contrib.store.models import Interrupt, Run, ToolEffect
-from django_pydantic_agent.contrib.store.models.ledger import EffectStatus
+from django_pydantic_agent.contrib.store.models import Interrupt, Run
 from django_pydantic_agent.runs.states import Decision
 
 RECENT_RUNS = 1_000
@@ -23,14 +22,15 @@ class YesFilter(admin.SimpleListFilter):
         return [("1", _("Yes"))]
 
 
-class HasUnresolvedEffects(YesFilter):
+class UnresolvedFilter(YesFilter):
+    """Keeps the effects of unknown outcome, and of runs those that have one, in a delegate too."""
+
     title = _("unresolved effects")
     parameter_name = "unresolved"
 
-    def queryset(self, request: HttpRequest, queryset: "QuerySet[Any]") -> "QuerySet[Any]":
-        if self.value() != "1":
-            return queryset
-        return queryset.filter(Exists(ToolEffect.objects.of_unknown_outcome().filter(run=OuterRef("pk"))))
+    def queryset(self, request: HttpRequest, queryset: Any) -> "QuerySet[Any]":
+        unresolved: QuerySet[Any] = queryset.of_unknown_outcome() if self.value() == "1" else queryset
+        return unresolved
 
 
 class WaitsForApproval(YesFilter):
@@ -66,18 +66,3 @@ class StartedFilter(admin.SimpleListFilter):
         if self.value() not in ("1", "7", "30"):
             return queryset
         return queryset.filter(created_at__gte=datetime.now(UTC) - timedelta(days=int(self.value() or 0)))
-
-
-class Unresolved(admin.SimpleListFilter):
-    title = _("unresolved")
-    parameter_name = "unresolved"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [("1", _("Yes")), ("0", _("No"))]
-
-    def queryset(self, request: HttpRequest, queryset: "QuerySet[Any]") -> "QuerySet[Any]":
-        if self.value() == "1":
-            return queryset.filter(status=EffectStatus.STARTED, verdict="")
-        if self.value() == "0":
-            return queryset.exclude(status=EffectStatus.STARTED, verdict="")
-        return queryset

@@ -17,11 +17,11 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_POST
 
-from django_pydantic_agent.contrib.store.admin.base import TEMPLATES, ExportAdmin
+from django_pydantic_agent.contrib.store.admin.base import COUNTED_ROWS, TEMPLATES, ExportAdmin, NarrowChangeList
 from django_pydantic_agent.contrib.store.admin.filters import (
-    HasUnresolvedEffects,
     ServerFilter,
     StartedFilter,
+    UnresolvedFilter,
     WaitsForApproval,
 )
 from django_pydantic_agent.contrib.store.admin.payloads import download, in_short
@@ -42,6 +42,19 @@ LAST_EVENTS = 200
 
 _ASKING = Exists(Interrupt.objects.filter(run=OuterRef("pk"), decision=Decision.PENDING))
 _SHOWN_OF_UNKNOWN = ("tool_name", "tool_call_id", "arguments", "reason", "started_at")
+
+
+class RunChangeList(NarrowChangeList):
+    """Counts the unresolved effects of all runs on a page at once."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        from django_pydantic_agent.contrib.store.effects import number_unknown
+
+        super().get_results(request)
+        runs: Any = self.result_list
+        numbers = number_unknown([run.pk for run in runs], using=runs.db)
+        for run in runs:
+            run.unresolved_effects = numbers[run.pk]
 
 
 @admin.register(Run)
@@ -94,7 +107,7 @@ class RunAdmin(ExportAdmin):
         "tokens",
         "thread_id",
     )
-    list_filter = ("status", HasUnresolvedEffects, WaitsForApproval, StartedFilter, ServerFilter)
+    list_filter = ("status", UnresolvedFilter, WaitsForApproval, StartedFilter, ServerFilter)
     search_fields = ("run_id", "thread_id", "owner", "preview")
     ordering = ("-pk",)
     fields = (
@@ -133,12 +146,15 @@ class RunAdmin(ExportAdmin):
 
     def get_queryset(self, request: HttpRequest) -> "QuerySet[Any]":
         runs: Any = super().get_queryset(request)
-        counted: QuerySet[Any] = runs.with_unresolved_effects().annotate(
+        annotated: QuerySet[Any] = runs.annotate(
             error_code=KT("error__code"),
             input_tokens=KT("usage__input_tokens"),
             output_tokens=KT("usage__output_tokens"),
         )
-        return counted
+        return annotated
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[NarrowChangeList]:
+        return RunChangeList
 
     def get_urls(self) -> list[URLPattern]:
         return [
@@ -238,6 +254,7 @@ class RunAdmin(ExportAdmin):
         children = Run.objects.using(alias).filter(Q(parent=run.pk) | Q(parent_digest=run.run_digest)).order_by("-pk")
         interrupts = Interrupt.objects.using(alias).filter(run=run.pk).order_by("-pk")
         asked = list(interrupts.only("interrupt_id", "tool_name", "decision", "decider")[:MAX_RELATED])
+        row.unresolved_effects = unknown[:COUNTED_ROWS].count()
         waits = any(interrupt.decision == Decision.PENDING for interrupt in asked)
         return {
             "timeline": [self._shown(run, entry) for entry in page.rows],
