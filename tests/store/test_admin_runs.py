@@ -47,6 +47,8 @@ def listed(client: Client, **query: str) -> list[int]:
 
 
 def queries_of(client: Client, url: str) -> int:
+    # The first page of a process also reads content types.
+    content_of(client, url)
     with CaptureQueriesContext(connection) as captured:
         content_of(client, url)
     return len(captured)
@@ -265,6 +267,19 @@ def test_a_live_run_is_asked_to_stop_and_one_that_waits_gives_up(staff):
     response = staff.post(page_of(Run, "cancel", ended.pk), follow=True)
     assert "The run has ended already." in response.content.decode()
     assert staff.get(page_of(Run, "cancel", live.pk)).status_code == 405
+
+
+def test_of_all_runs_over_many_pages_none_is_cancelled_where_they_are_too_many(staff, monkeypatch):
+    monkeypatch.setattr("django_pydantic_agent.contrib.store.admin.base.MAX_AT_ONCE", 3)
+    runs = make_rows(4)
+    Run.objects.update(status="running")
+    chosen = {"action": "cancel", "_selected_action": [runs[0].pk], "select_across": "1"}
+    response = staff.post(page_of(Run, "changelist"), chosen, follow=True)
+    assert "Select at most 3 runs." in response.content.decode()
+    assert not Run.objects.filter(cancel_requested=True).exists()
+    few = {"action": "cancel", "_selected_action": [run.pk for run in runs[1:]]}
+    response = staff.post(page_of(Run, "changelist"), few, follow=True)
+    assert "3 runs were cancelled or asked to stop." in response.content.decode()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
@@ -13,6 +13,7 @@ from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.functional import cached_property
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from django_pydantic_agent.contrib.store.admin.payloads import as_text, download, in_short
@@ -23,6 +24,10 @@ else:
     _ModelAdmin = admin.ModelAdmin
 
 COUNTED_ROWS = 10_000
+
+MAX_AT_ONCE = 100
+"""On how many rows an action is done that changes them one by one."""
+
 TEMPLATES = "admin/django_pydantic_agent_store"
 
 
@@ -125,6 +130,15 @@ class ReadOnlyAdmin(_ModelAdmin):
         if not (self.has_view_permission(request) and may_act(request)):
             raise PermissionDenied
         return get_object_or_404(self.get_queryset(request), pk=key)
+
+    def chosen(self, request: HttpRequest, rows: "models.QuerySet[Any]") -> list[Any]:
+        """Return the rows that an action is for; where they are too many, say so and return none."""
+        chosen = list(rows[: MAX_AT_ONCE + 1])
+        if len(chosen) <= MAX_AT_ONCE:
+            return chosen
+        about = {"number": MAX_AT_ONCE, "rows": self.opts.verbose_name_plural}
+        self.message_user(request, gettext("Select at most %(number)d %(rows)s.") % about, messages.ERROR)
+        return []
 
     def page(self, request: HttpRequest, template: str, **context: Any) -> TemplateResponse:
         """Return a page of this admin beside those that Django has."""

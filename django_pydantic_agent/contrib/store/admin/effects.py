@@ -21,8 +21,6 @@ from django_pydantic_agent.contrib.store.models.ledger import EFFECT_FIELDS, EFF
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.stores.effects import MAX_NOTE_CHARACTERS, Verdict
 
-MAX_SETTLED_AT_ONCE = 100
-
 
 class VerdictForm(forms.Form):
     verdict = forms.ChoiceField(label=_("What happened?"), choices=Verdict.choices, widget=forms.RadioSelect)
@@ -66,12 +64,8 @@ class ToolEffectAdmin(LedgerAdmin):
 
     @admin.action(description=_("Settle selected tool effects"), permissions=["settle"])
     def settle(self, request: HttpRequest, queryset: "QuerySet[Any]") -> HttpResponseBase | None:
-        effects = list(queryset.select_related("run")[: MAX_SETTLED_AT_ONCE + 1])
-        if len(effects) > MAX_SETTLED_AT_ONCE:
-            told = gettext("Select at most %(number)d tool effects.") % {"number": MAX_SETTLED_AT_ONCE}
-            self.message_user(request, told, messages.ERROR)
-            return None
-        return self._settle(request, effects, then=request.get_full_path())
+        effects = self.chosen(request, queryset.select_related("run"))
+        return self._settle(request, effects, then=request.get_full_path()) if effects else None
 
     def settle_view(self, request: HttpRequest, key: int) -> HttpResponseBase:
         from django_pydantic_agent.contrib.store.effects import refusal

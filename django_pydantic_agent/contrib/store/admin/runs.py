@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
 from django.db import router
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.db.models.fields.json import KT
 from django.http import Http404, HttpRequest, HttpResponseBase, HttpResponseRedirect
 from django.template.response import TemplateResponse
@@ -40,7 +40,6 @@ MAX_RELATED = 20
 LAST_EVENTS = 200
 """From how many events before the end the last page of a timeline begins."""
 
-_ASKING = Exists(Interrupt.objects.filter(run=OuterRef("pk"), decision=Decision.PENDING))
 _SHOWN_OF_UNKNOWN = ("tool_name", "tool_call_id", "arguments", "reason", "started_at")
 
 
@@ -180,7 +179,10 @@ class RunAdmin(ExportAdmin):
 
     @admin.action(description=_("Cancel selected runs"), permissions=["cancel"])
     def cancel(self, request: HttpRequest, queryset: "QuerySet[Any]") -> None:
-        number = sum(self._cancel(request, run) for run in queryset.filter(Q(status__in=LIVE) | Q(_ASKING)))
+        runs = self.chosen(request, queryset)
+        if not runs:
+            return
+        number = sum(self._cancel(request, run) for run in runs)
         told = ngettext(
             "%(number)d run was cancelled or asked to stop.",
             "%(number)d runs were cancelled or asked to stop.",
@@ -205,7 +207,7 @@ class RunAdmin(ExportAdmin):
         store = DatabaseRunStore()
         if run.status in LIVE:
             done = get_engine().request_cancel(run.pk, store=store)
-        elif done := Run.objects.using(router.db_for_write(Run)).filter(_ASKING, pk=run.pk).exists():
+        elif done := _asked_by(run).filter(decision=Decision.PENDING).exists():
             asking = store.by_key(run.pk, owner=Owner(run.owner))
             if asking is not None:
                 get_engine().cancel_asked(asking, store=store, conversation=DefaultConversationStore())
@@ -252,8 +254,8 @@ class RunAdmin(ExportAdmin):
         page = timeline(_log_of(run), after=_after(request, run), last_seq=run.last_seq)
         unknown = effects_of(run.pk, using=alias).of_unknown_outcome().select_related("run")
         children = Run.objects.using(alias).filter(Q(parent=run.pk) | Q(parent_digest=run.run_digest)).order_by("-pk")
-        interrupts = Interrupt.objects.using(alias).filter(run=run.pk).order_by("-pk")
-        asked = list(interrupts.only("interrupt_id", "tool_name", "decision", "decider")[:MAX_RELATED])
+        interrupts = _asked_by(run).order_by("-pk").only("interrupt_id", "tool_name", "decision", "decider")
+        asked = list(interrupts[:MAX_RELATED])
         row.unresolved_effects = unknown[:COUNTED_ROWS].count()
         waits = any(interrupt.decision == Decision.PENDING for interrupt in asked)
         return {
@@ -327,6 +329,10 @@ class RunAdmin(ExportAdmin):
             for model in (StepEvent, Snapshot, ToolEffect, Interrupt)
         ]
         return format_html("<p>{}</p>", format_html_join(", ", '<a href="{}">{}</a>', links))
+
+
+def _asked_by(run: Run) -> "QuerySet[Interrupt]":
+    return Interrupt.objects.using(router.db_for_write(Interrupt)).filter(run=run.pk)
 
 
 def _log_of(run: Run) -> "RunLog":
