@@ -11,7 +11,7 @@ from django.utils.html import escape
 
 from django_pydantic_agent.contrib.store.admin import filters
 from django_pydantic_agent.contrib.store.admin.payloads import SHOWN_CHARACTERS
-from django_pydantic_agent.contrib.store.models import Interrupt, Run, Snapshot, Thread, ThreadMessage, ToolEffect
+from django_pydantic_agent.contrib.store.models import Interrupt, Run, Snapshot, Thread, ToolEffect
 from django_pydantic_agent.contrib.store.timeline import MAX_ENTRIES, MAX_EVENTS
 from django_pydantic_agent.runs.states import Decision
 from django_pydantic_agent.signals import approval_decided
@@ -164,31 +164,6 @@ def test_a_run_leads_to_its_parent_children_thread_and_questions(staff):
         page_of(Interrupt, "change", asked.pk),
     ):
         assert f'href="{url}"' in content
-
-
-def test_a_thread_shows_its_runs_and_a_page_of_its_messages(staff):
-    (run,) = make_rows(1)
-    thread = run.in_thread
-    rows = [
-        ThreadMessage(
-            thread=thread, turn=2, run=run.pk, place=place, message_id=f"m{place}", role="assistant", through_seq=1,
-            body=json.dumps({"content": f"number {place} " + LONG}).encode(),
-        )
-        for place in range(70)
-    ]  # fmt: skip
-    ThreadMessage.objects.bulk_create(rows)
-    url = page_of(Thread, "change", thread.pk)
-    seen, query = [], ""
-    while query is not None:
-        response = staff.get(url + query)
-        assert len(response.content) < 60 * SHOWN_CHARACTERS + 50_000
-        assert f'href="{page_of(Run, "change", run.pk)}"' in response.content.decode()
-        seen += [message.message_id for message in response.context["messages_shown"]]
-        last = response.context["next"]
-        query = None if last is None else f"?after={last.turn}-{last.run}-{last.place}"
-    assert seen == ["text", *(f"m{place}" for place in range(70))]
-    exported = [json.loads(line) for line in downloaded(staff, page_of(Thread, "export", thread.pk)).splitlines()]
-    assert [line["type"] for line in exported] == ["thread", *["message"] * 71]
 
 
 def test_runs_are_found_by_preview_and_filtered_by_server_approval_and_age(staff):

@@ -29,7 +29,13 @@ def as_text(value: Any) -> str:
 
 def in_short(text: str, url: str) -> SafeString:
     """Return the HTML of the beginning of a text, with a link to the whole at `url` where it is longer."""
-    context = {"text": text[:SHOWN_CHARACTERS], "length": len(text), "is_cut": len(text) > SHOWN_CHARACTERS, "url": url}
+    length = len(text) if len(text) > SHOWN_CHARACTERS else None
+    return beginning(text[:SHOWN_CHARACTERS], url, is_cut=length is not None, length=length)
+
+
+def beginning(text: str, url: str, *, is_cut: bool, length: int | None = None) -> SafeString:
+    """Return the HTML of the beginning of a text of so many characters, with a link to the whole where it is cut."""
+    context = {"text": text, "url": url, "is_cut": is_cut, "length": length}
     return render_to_string("admin/django_pydantic_agent_store/payload.html", context)
 
 
