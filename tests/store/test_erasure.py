@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.apps import apps
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection, transaction
 
 from django_pydantic_agent.contrib.store import erasure
-from django_pydantic_agent.contrib.store.models import HistoryMessage, Run, Thread
+from django_pydantic_agent.contrib.store.export import LEDGER
+from django_pydantic_agent.contrib.store.models import HistoryMessage, Run, RunFrames, Thread, ThreadMessage
 from django_pydantic_agent.exceptions import LeaseLost
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import RunStatus
@@ -212,6 +214,10 @@ class TestExport:
         assert all(f"{name} {thread}" in text for name in ("first", "going") for thread in ("", "thread"))
         with pytest.raises(CommandError, match="there already"):
             call_command("export_owner", BOB.key, output=path)
+
+    def test_each_model_of_the_app_is_exported_as_rows_or_in_a_form_of_its_own(self):
+        in_a_form_of_its_own = {Thread, ThreadMessage, Run, RunFrames, HistoryMessage}
+        assert {*LEDGER, *in_a_form_of_its_own} == set(apps.get_app_config(Run._meta.app_label).get_models())
 
     def test_what_a_run_goes_on_from_is_not_written_again(self):
         run = going("run")

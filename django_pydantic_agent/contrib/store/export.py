@@ -11,11 +11,22 @@ from pydantic_core import from_json
 from django_pydantic_agent.contrib.store.fields import DigestField
 from django_pydantic_agent.contrib.store.history import HistoryReader
 from django_pydantic_agent.contrib.store.messages import SEPARATOR
-from django_pydantic_agent.contrib.store.models import Run, RunFrames, Snapshot, Thread, ThreadMessage
+from django_pydantic_agent.contrib.store.models import (
+    Interrupt,
+    Run,
+    Snapshot,
+    StepEvent,
+    Thread,
+    ThreadMessage,
+    ToolEffect,
+)
 from django_pydantic_agent.contrib.store.run_log import RunLog
 from django_pydantic_agent.ownership import Owner
 
 Line = dict[str, Any]
+
+LEDGER: tuple[type[models.Model], ...] = (StepEvent, Snapshot, ToolEffect, Interrupt)
+"""Of which models each row of a run is a line, with its columns as they are."""
 
 EVENT_BYTES = 1024 * 1024
 """About how much of a log is read at once."""
@@ -48,11 +59,9 @@ def export_runs(runs: "models.QuerySet[Run]") -> Iterator[Line]:
     for run in runs.order_by("pk").iterator():
         yield {"type": "run", **_columns(run)}
         yield from _events(run, runs.db)
-        for relation in Run._meta.related_objects:
-            if relation.on_delete is models.CASCADE and relation.related_model is not RunFrames:
-                model: Any = relation.related_model
-                rows = model._base_manager.using(runs.db).filter(run=run.pk).order_by("pk")
-                yield from ({"type": model._meta.model_name, **_columns(row)} for row in rows.iterator())
+        for model in LEDGER:
+            rows = model._base_manager.using(runs.db).filter(run=run.pk).order_by("pk")
+            yield from ({"type": model._meta.model_name, **_columns(row)} for row in rows.iterator())
         yield from _model_messages(run, runs.db)
 
 
