@@ -1,4 +1,7 @@
-"""Every error before the first byte of a stream: `{"error": <sentence>, "code": <slug>, ...}` with its HTTP status."""
+"""Every error before the first byte of a stream: `{"error": <sentence>, "code": <slug>, ...}` with its HTTP status.
+
+The sentences are in English, but for those of REST framework itself; pages translate them where they show them.
+"""
 
 import logging
 import math
@@ -10,6 +13,7 @@ from django.core.signals import got_request_exception
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, UnreadablePostError
 from django.utils.log import log_response
+from django.utils.translation import gettext_noop as _
 from rest_framework import exceptions, status
 from rest_framework.response import Response
 
@@ -30,7 +34,7 @@ logger = logging.getLogger("django_ag_ui")
 
 class BodyTooLarge(exceptions.APIException):
     status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
-    default_detail = "the body is longer than the project allows"
+    default_detail = _("the body is longer than the project allows")
     default_code = "body_too_large"
 
 
@@ -41,25 +45,25 @@ class TooManyMessages(exceptions.APIException):
 
 class RunIdReused(exceptions.APIException):
     status_code = status.HTTP_409_CONFLICT
-    default_detail = "this run id was used for another post"
+    default_detail = _("this run id was used for another post")
     default_code = "run_id_reused"
 
 
 class IdempotencyKeyReused(exceptions.APIException):
     status_code = status.HTTP_409_CONFLICT
-    default_detail = "this idempotency key was used for another post"
+    default_detail = _("this idempotency key was used for another post")
     default_code = "idempotency_key_reused"
 
 
 class InvalidIdempotencyKey(exceptions.APIException):
     status_code = status.HTTP_400_BAD_REQUEST
-    default_detail = "an idempotency key is 1 to 255 printable ASCII characters"
+    default_detail = _("an idempotency key is 1 to 255 printable ASCII characters")
     default_code = "invalid_idempotency_key"
 
 
 class InvalidCursor(exceptions.APIException):
     status_code = status.HTTP_400_BAD_REQUEST
-    default_detail = "the cursor is not one that this server gave"
+    default_detail = _("the cursor is not one that this server gave")
     default_code = "invalid_cursor"
 
 
@@ -67,7 +71,7 @@ class CursorExpired(exceptions.APIException):
     """What comes behind the cursor is not kept any more; `snapshot_url` is where the run can be seen as it is now."""
 
     status_code = status.HTTP_410_GONE
-    default_detail = "the events behind the cursor are not kept any more"
+    default_detail = _("the events behind the cursor are not kept any more")
     default_code = "cursor_expired"
 
     def __init__(self, snapshot_url: str) -> None:
@@ -87,13 +91,13 @@ class CSRFFailed(exceptions.PermissionDenied):
 class UnknownRun(exceptions.NotFound):
     """One answer for ids that do not exist, belong to somebody else, or cannot be continued."""
 
-    default_detail = "there is no such run"
+    default_detail = _("there is no such run")
 
 
 class UnknownThread(exceptions.NotFound):
     """One answer for ids that do not exist and for those that belong to somebody else."""
 
-    default_detail = "there is no such thread"
+    default_detail = _("there is no such thread")
 
 
 class ThreadRefusal(exceptions.APIException):
@@ -108,12 +112,12 @@ class ThreadRefusal(exceptions.APIException):
 
 class ThreadBusy(exceptions.APIException):
     status_code = status.HTTP_409_CONFLICT
-    default_detail = "a run of this thread is going on"
+    default_detail = _("a run of this thread is going on")
     default_code = "thread_busy"
 
 
 class UnknownEffect(exceptions.NotFound):
-    default_detail = "the run has made no such call"
+    default_detail = _("the run has made no such call")
 
 
 class EffectRefusal(exceptions.APIException):
@@ -128,7 +132,7 @@ class EffectRefusal(exceptions.APIException):
 
 class VerdictsUnavailable(exceptions.APIException):
     status_code = status.HTTP_409_CONFLICT
-    default_detail = "the step store of this server keeps no verdicts"
+    default_detail = _("the step store of this server keeps no verdicts")
     default_code = "verdicts_unavailable"
 
 
@@ -139,25 +143,25 @@ class UnresolvedEffects(exceptions.APIException):
     default_code = "unresolved_effects"
 
     def __init__(self, effects: Sequence[dict[str, Any]]) -> None:
-        super().__init__("nobody knows yet whether tools of that run have acted")
+        super().__init__(_("nobody knows yet whether tools of that run have acted"))
         self.more = {"effects": list(effects)}
 
 
 class OtherRevision(exceptions.APIException):
     status_code = status.HTTP_412_PRECONDITION_FAILED
-    default_detail = "the thread is not at the revision that If-Match names"
+    default_detail = _("the thread is not at the revision that If-Match names")
     default_code = "precondition_failed"
 
 
 class RunGone(exceptions.APIException):
     status_code = status.HTTP_410_GONE
-    default_detail = "the run that answers this post is not kept any more"
+    default_detail = _("the run that answers this post is not kept any more")
     default_code = "run_gone"
 
 
 class ThreadContended(exceptions.APIException):
     status_code = status.HTTP_503_SERVICE_UNAVAILABLE
-    default_detail = "the thread changes too fast to add to it"
+    default_detail = _("the thread changes too fast to add to it")
     default_code = "thread_contended"
 
 
@@ -168,7 +172,7 @@ class WouldOverwrite(exceptions.APIException):
     default_code = "would_overwrite"
 
     def __init__(self, *, run_id: str, thread_id: str) -> None:
-        message = "resuming that run would overwrite this thread"
+        message = _("resuming that run would overwrite this thread")
         super().__init__(message)
         self.body = {"error": message, "run_id": run_id, "thread_id": thread_id}
 
@@ -179,13 +183,13 @@ class Unprocessable(exceptions.APIException):
 
 class Unavailable(exceptions.APIException):
     status_code = status.HTTP_503_SERVICE_UNAVAILABLE
-    default_detail = "the store cannot be reached"
+    default_detail = _("the store cannot be reached")
     default_code = "storage_unavailable"
 
 
 class Closing(exceptions.APIException):
     status_code = status.HTTP_503_SERVICE_UNAVAILABLE
-    default_detail = "this server process is about to end; try again"
+    default_detail = _("this server process is about to end; try again")
     default_code = "shutting_down"
 
 
@@ -213,7 +217,7 @@ def _as_api_exception(exc: Exception) -> exceptions.APIException | None:
         case InvalidInput():
             return exceptions.ParseError(str(exc), code="invalid_input")
         case NothingToRun():
-            return Unprocessable("the input holds nothing that the model could answer", code="nothing_to_run")
+            return Unprocessable(_("the input holds nothing that the model could answer"), code="nothing_to_run")
         case NotContinuable() | RunNotFound():
             return UnknownRun()
         case ThreadNotFound():
@@ -221,15 +225,15 @@ def _as_api_exception(exc: Exception) -> exceptions.APIException | None:
         case ThreadChanged():
             return OtherRevision()
         case Http404():
-            return exceptions.NotFound("there is nothing here")
+            return exceptions.NotFound(_("there is nothing here"))
         case PermissionDenied():
             return exceptions.PermissionDenied()
         case RequestDataTooBig():
             return BodyTooLarge()
         case WriteTooLarge():
-            return BodyTooLarge("the body is longer than the database takes")
+            return BodyTooLarge(_("the body is longer than the database takes"))
         case SuspiciousOperation() | UnreadablePostError():
-            return exceptions.ParseError("the request cannot be read", code="bad_request")
+            return exceptions.ParseError(_("the request cannot be read"), code="bad_request")
         case ShuttingDown():
             return Closing()
         case StoreUnavailable() | OperationalError() | InterfaceError():
@@ -239,7 +243,7 @@ def _as_api_exception(exc: Exception) -> exceptions.APIException | None:
 
 def _internal_error(exc: Exception, context: dict[str, Any]) -> Response:
     """Do what Django does with an exception that a view raised, and answer in JSON."""
-    response = Response({"error": "the server failed", "code": "internal_error"}, status=500)
+    response = Response({"error": _("the server failed"), "code": "internal_error"}, status=500)
     request = context["request"]._request
     got_request_exception.send(sender=None, request=request)
     log_response("%s: %s", response.reason_phrase, request.path, response=response, request=request, exception=exc)

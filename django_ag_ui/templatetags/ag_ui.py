@@ -1,4 +1,4 @@
-"""`{% ag_ui_picker %}`: the list of a mount in any template."""
+"""`{% ag_ui_picker %}`, the list of a mount in any template, and what the templates of the pages use."""
 
 import copy
 from datetime import UTC, datetime, timedelta
@@ -12,6 +12,8 @@ from django.urls import resolve, reverse
 from django.utils.timesince import timesince
 from django.utils.translation import gettext
 from rest_framework.exceptions import APIException
+
+from django_pydantic_agent.policy.failure import FAILURES
 
 register = template.Library()
 
@@ -36,6 +38,12 @@ def ag_ui_picker(context: RequestContext, namespace: str = "ag_ui", **kwargs: An
     except APIException:
         return {}
     return {**shown, "addresses": view.addresses, "nonce": uuid4(), "csrf_token": context.get("csrf_token")}
+
+
+@register.simple_tag
+def ag_ui_failures() -> dict[str, str]:
+    """Return why the engine ends runs, in the words that are sent and in those of the page's language."""
+    return {failure.message: gettext(failure.message) for failure in FAILURES}
 
 
 @register.filter

@@ -3,6 +3,7 @@
 from contextlib import suppress
 
 from django.http import HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext_noop as _
 from rest_framework.request import Request
 
 from django_ag_ui.api.exceptions import UnknownThread
@@ -26,7 +27,7 @@ class RenamePage(PageView):
         conversation, owner = self.place
         title = self.form.get("title", "").strip()
         if not title:
-            raise InvalidInput("the title must not be empty")
+            raise InvalidInput(_("the title must not be empty"))
         conversation.rename(owner=owner, thread_id=decode_id(thread), title=title)
         return HttpResponseRedirect(self.addresses.thread(decode_id(thread)))
 

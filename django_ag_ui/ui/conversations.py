@@ -6,6 +6,7 @@ from uuid import UUID
 
 from django.http import HttpResponse
 from django.middleware.csrf import get_token
+from django.utils.translation import gettext
 from rest_framework.request import Request
 
 from django_ag_ui.api.exceptions import RunIdReused
@@ -94,6 +95,7 @@ def _conversation(
         "run_url": run and view.addresses.run(run.run_id),
         "fork_url": view.addresses.fork(run.run_id) if run and run.continuable else "",
         "state": run and State.of(run),
+        "problem": run and run.error and gettext(run.error["message"]),
         "unknown_effects": run and unknown_effects(run),
         "here": view.request._request.get_full_path(),
         "csrf": get_token(view.request._request),

@@ -9,6 +9,7 @@ from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render, resolve_url
 from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.translation import gettext
 from rest_framework.request import Request
 
 from django_ag_ui.api.exceptions import error_response
@@ -56,7 +57,7 @@ def refused(exc: Exception, context: dict[str, Any]) -> HttpResponse:
     request = view.request._request
     is_known = getattr(request, "user", None) is not None and request.user.is_authenticated
     login = login_url(request) if answer.status_code in (401, 403) and not is_known else ""
-    response: HttpResponse = view.page("refused", error=answer.data["error"], login_url=login)
+    response: HttpResponse = view.page("refused", error=gettext(answer.data["error"]), login_url=login)
     response.status_code = answer.status_code
     for name in ("Retry-After", "WWW-Authenticate"):
         if name in answer.headers:

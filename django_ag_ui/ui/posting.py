@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4, uuid5
 
 from django.http import HttpResponse, HttpResponseRedirect
+from django.utils.translation import gettext_noop as _
 from rest_framework.exceptions import NotAuthenticated
 
 from django_ag_ui.api.exceptions import BodyTooLarge
@@ -52,11 +53,11 @@ class ComposerView(PageView, StartView):
         message = self.form.get("message", "").replace("\r\n", "\n")
         answers = self._answers()
         if not message.strip() and not answers:
-            raise InvalidInput("the message must not be empty")
+            raise InvalidInput(_("the message must not be empty"))
         try:
             nonce = UUID(self.form.get("nonce", ""))
         except ValueError:
-            raise InvalidInput("nonce must be the one that the page came with") from None
+            raise InvalidInput(_("nonce must be the one that the page came with")) from None
         said = {"id": str(uuid5(nonce, f"message {message}")), "role": "user", "content": message}
         asked = {"resume": answers} if answers else {"messages": [said]}
         run_id = str(uuid5(nonce, f"run {json.dumps(answers) if answers else message}"))

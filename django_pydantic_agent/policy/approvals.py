@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from django.utils.translation import gettext_noop as _
 from pydantic import BaseModel, Field, StrictBool, ValidationError
 from pydantic_ai import ApprovalRequired, ToolApproved, ToolDenied
 from pydantic_ai.capabilities import AbstractCapability, WrapToolExecuteHandler
@@ -69,7 +70,7 @@ def read_answers(
     if any(entry.interrupt_id not in by_id for entry in entries):
         return UNKNOWN_INTERRUPT
     if len({entry.interrupt_id for entry in entries}) < len(entries):
-        return _refuse(422, "invalid_answer", "an interrupt is answered twice")
+        return _refuse(422, "invalid_answer", _("an interrupt is answered twice"))
     answers = []
     for entry in entries:
         answer = _answer(entry, by_id[entry.interrupt_id], takes)
@@ -82,11 +83,11 @@ def read_answers(
     if any(interrupt.has_expired for interrupt in answered) and any(
         answer.decision is not Decision.CANCELLED for answer in answers
     ):
-        return _refuse(409, "interrupt_expired", "the interrupt has expired, it can only be cancelled")
+        return _refuse(409, "interrupt_expired", _("the interrupt has expired, it can only be cancelled"))
     missing = [interrupt.id for interrupt in asked if interrupt not in answered]
     missing += [call for call in calls if call not in results]
     if missing:
-        return _refuse(422, "answers_missing", "the run waits for more answers than the post gives", *missing)
+        return _refuse(422, "answers_missing", _("the run waits for more answers than the post gives"), *missing)
     return answers
 
 
@@ -119,7 +120,7 @@ def _refuse(status: int, code: str, message: str, *missing: str) -> Refuse:
     return Refuse(status=status, code=code, message=message, missing=missing)
 
 
-UNKNOWN_INTERRUPT = _refuse(422, "unknown_interrupt", "the thread has asked nothing of this id")
+UNKNOWN_INTERRUPT = _refuse(422, "unknown_interrupt", _("the thread has asked nothing of this id"))
 
 
 def _answer(entry: "ResumeEntry", interrupt: StoredInterrupt, takes: Takes) -> Answer | Refuse:
@@ -138,7 +139,7 @@ def _answer(entry: "ResumeEntry", interrupt: StoredInterrupt, takes: Takes) -> A
         if _text(edited) == _text(stored):
             edited = None
         elif not takes(interrupt.call.tool_name, edited):
-            return _refuse(422, "invalid_answer", "the tool does not take the edited arguments")
+            return _refuse(422, "invalid_answer", _("the tool does not take the edited arguments"))
     said = {"approved": payload.approved, "editedArgs": edited, "reason": None if payload.approved else payload.reason}
     return Answer(
         run=interrupt.run,
@@ -153,7 +154,7 @@ def _repeated(answers: Sequence[Answer], answered: Sequence[StoredInterrupt]) ->
     is_equal = all(interrupt.answer == answer.said for answer, interrupt in zip(answers, answered, strict=True))
     if is_equal and len(deciders) == 1 and (decider := deciders.pop()) is not None:
         return Attach(decider)
-    return _refuse(409, "already_decided", "the interrupt was decided before")
+    return _refuse(409, "already_decided", _("the interrupt was decided before"))
 
 
 def _is_number(value: Any) -> bool:

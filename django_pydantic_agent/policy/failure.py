@@ -4,6 +4,7 @@ import logging
 from dataclasses import dataclass
 
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied
+from django.utils.translation import gettext_noop as _
 
 from django_pydantic_agent.exceptions import RunError, StoreUnavailable, UnstorableWrite
 
@@ -18,9 +19,36 @@ class Failure:
     message: str
 
 
-SHUTDOWN = Failure("shutdown", "The server stopped before the run ended.")
-TIMEOUT = Failure("timeout", "The run took longer than it may take.")
-STORAGE = Failure("storage", "The run could not be saved.")
+SHUTDOWN = Failure("shutdown", _("The server stopped before the run ended."))
+TIMEOUT = Failure("timeout", _("The run took longer than it may take."))
+STORAGE = Failure("storage", _("The run could not be saved."))
+ORPHANED = Failure("orphaned", _("The process that ran the agent is gone."))
+USAGE_LIMIT = Failure("usage_limit", _("The run reached its usage limit."))
+MODEL_UNAVAILABLE = Failure("model_unavailable", _("The model could not be reached or refused the request."))
+MODEL_BEHAVIOR = Failure("model_behavior", _("The model answered in a way that could not be used."))
+AGENT_MISCONFIGURED = Failure("agent_misconfigured", _("The agent is not set up for this request."))
+INTERNAL_ERROR = Failure("internal_error", _("The run failed."))
+UNKNOWN_SERVER = Failure("unknown_server", _("The agent that was to run is not mounted here any more."))
+UNKNOWN_OWNER = Failure("unknown_owner", _("The account that the run was started from may not run it any more."))
+UNKNOWN_SOURCE = Failure("unknown_source", _("The run that was to be continued is gone."))
+UNKNOWN_THREAD = Failure("unknown_thread", _("The thread of the run is gone."))
+
+FAILURES = (
+    SHUTDOWN,
+    TIMEOUT,
+    STORAGE,
+    ORPHANED,
+    USAGE_LIMIT,
+    MODEL_UNAVAILABLE,
+    MODEL_BEHAVIOR,
+    AGENT_MISCONFIGURED,
+    INTERNAL_ERROR,
+    UNKNOWN_SERVER,
+    UNKNOWN_OWNER,
+    UNKNOWN_SOURCE,
+    UNKNOWN_THREAD,
+)
+"""Why the engine ends runs. They are stored and sent in English; pages translate them where they show them."""
 
 PERMISSION_MISSING = "The permission for this is missing. Do not try it again."
 
@@ -75,15 +103,15 @@ def describe(error: BaseException) -> Failure:
         case RunTimedOut():
             return TIMEOUT
         case UsageLimitExceeded():
-            return Failure("usage_limit", "The run reached its usage limit.")
+            return USAGE_LIMIT
         case ModelAPIError():
-            return Failure("model_unavailable", "The model could not be reached or refused the request.")
+            return MODEL_UNAVAILABLE
         case UnexpectedModelBehavior():
-            return Failure("model_behavior", "The model answered in a way that could not be used.")
+            return MODEL_BEHAVIOR
         case UserError() | ImportError() | ImproperlyConfigured():
-            return Failure("agent_misconfigured", "The agent is not set up for this request.")
+            return AGENT_MISCONFIGURED
         case _:
-            return Failure("internal_error", "The run failed.")
+            return INTERNAL_ERROR
 
 
 def shown_failure(error: BaseException, policy: FailurePolicy) -> Failure:

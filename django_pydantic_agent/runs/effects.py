@@ -20,7 +20,7 @@ from pydantic_ai_harness.step_persistence import EventKind, StepPersistence, Too
 from django_pydantic_agent.agents.tools import watch_threads
 from django_pydantic_agent.policy.audit import Audit, outcome_of_call, size_of
 from django_pydantic_agent.policy.redaction import short_text
-from django_pydantic_agent.stores.effects import CANCELLED, TIMED_OUT
+from django_pydantic_agent.stores.effects import Reason
 
 logger = logging.getLogger(__name__)
 
@@ -104,11 +104,11 @@ class SettledStepPersistence(StepPersistence[Any]):
         if effect is None or effect.status != "started":
             return
         if _has_timed_out(error):
-            self._describe(ctx, call, reason=TIMED_OUT)
+            self._describe(ctx, call, reason=Reason.TIMED_OUT)
             await self.store.record_tool_effect(effect)
         elif isinstance(error, CancelledError):
             # Why is known, and written, at the end of the run.
-            self._describe(ctx, call, reason=CANCELLED)
+            self._describe(ctx, call, reason=Reason.CANCELLED)
         else:
             await self._end(ctx, effect, "failed", error)
             return

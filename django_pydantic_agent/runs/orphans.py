@@ -15,16 +15,17 @@ from django_pydantic_agent.log.preamble import state_frame
 from django_pydantic_agent.log.projection import Projection
 from django_pydantic_agent.log.reading import frames_after
 from django_pydantic_agent.policy.audit import AuditRecord, tell
+from django_pydantic_agent.policy.failure import UNKNOWN_SERVER
 from django_pydantic_agent.runs.announcer import Announcer
 from django_pydantic_agent.runs.attach import put_to_rest
 from django_pydantic_agent.runs.mounts import find_mount
 from django_pydantic_agent.runs.outcome import Outcome, failed
-from django_pydantic_agent.runs.rebuild import UNKNOWN_SERVER, CannotRebuild, accepted_messages, rebuilt_plan
+from django_pydantic_agent.runs.rebuild import CannotRebuild, accepted_messages, rebuilt_plan
 from django_pydantic_agent.runs.timing import Stopwatch, log_timing
 from django_pydantic_agent.runs.turn import turn_save
 from django_pydantic_agent.stores.base import Ending, Orphan, RunStore, RunWrite, StoredRun
 from django_pydantic_agent.stores.conversations import ConversationStore
-from django_pydantic_agent.stores.effects import CRASHED
+from django_pydantic_agent.stores.effects import Reason
 from django_pydantic_agent.threads.running import posted_state, state_before
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def end(orphan: Orphan, store: RunStore, outcome: Outcome, *, announcer: Announc
             error=outcome.error,
             message_ids=projection.message_ids,
             timing=timing,
-            unresolved=CRASHED,
+            unresolved=Reason.CRASHED,
             folded=() if conversation is None else [state_frame(projection.state)],
         ),
         conversation=conversation,

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,12 +14,20 @@ from pydantic_ai.exceptions import RunCancelled, RunTimedOut
 from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.log.adapter import RunEventStream, ToolCallIds
 from django_pydantic_agent.log.frames import encode, wire_form
-from django_pydantic_agent.policy.failure import REDACT, SHUTDOWN, TIMEOUT, Failure, FailurePolicy, shown_failure
+from django_pydantic_agent.policy.failure import (
+    ORPHANED,
+    REDACT,
+    SHUTDOWN,
+    TIMEOUT,
+    Failure,
+    FailurePolicy,
+    shown_failure,
+)
 from django_pydantic_agent.runs.opening import revision_metadata
 from django_pydantic_agent.runs.states import CUT, RunStatus
 from django_pydantic_agent.stores.approvals import AskedCall
 from django_pydantic_agent.stores.base import StoredRun
-from django_pydantic_agent.stores.effects import CANCELLED, CRASHED, TIMED_OUT
+from django_pydantic_agent.stores.effects import Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +55,8 @@ class Outcome:
         if self.status not in CUT:
             return ""
         if self.status is RunStatus.ORPHANED:
-            return CRASHED
-        return TIMED_OUT if self.error is not None and self.error["code"] == TIMEOUT.code else CANCELLED
+            return Reason.CRASHED
+        return Reason.TIMED_OUT if self.error is not None and self.error["code"] == TIMEOUT.code else Reason.CANCELLED
 
     def frame(self, revision: int | None) -> bytes:
         """Return the terminal frame, which shows the revision that the thread has got."""
@@ -98,10 +106,11 @@ def stopped(error: RunCancelled, run: StoredRun, *, shutdown: bool) -> Outcome:
 
 def orphaned(tools: Sequence[str]) -> Outcome:
     """Return the end of a run whose process is gone; `tools` are those of which nobody knows whether they acted."""
-    message = "The process that ran the agent is gone."
+    failure = ORPHANED
     if tools:
-        message += f" Nobody knows whether these tools have acted: {', '.join(tools)}."
-    return _refused(RunStatus.ORPHANED, Failure("orphaned", message))
+        message = f"{failure.message} Nobody knows whether these tools have acted: {', '.join(tools)}."
+        failure = replace(failure, message=message)
+    return _refused(RunStatus.ORPHANED, failure)
 
 
 def failed(error: BaseException, failure: Failure | None = None, *, policy: FailurePolicy = REDACT) -> Outcome:

@@ -11,18 +11,12 @@ from pydantic_core import from_json
 from django_pydantic_agent.exceptions import ThreadNotFound
 from django_pydantic_agent.log.frames import wire_form
 from django_pydantic_agent.ownership import Owner
-from django_pydantic_agent.policy.failure import Failure
+from django_pydantic_agent.policy.failure import UNKNOWN_OWNER, UNKNOWN_SERVER, UNKNOWN_SOURCE, UNKNOWN_THREAD, Failure
 from django_pydantic_agent.runs.plan import Mount, RunPlan, ThreadPlan
 from django_pydantic_agent.runs.request import RunRequest
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores.base import Orphan, RunStore
 from django_pydantic_agent.stores.conversations import TurnStart
-
-UNKNOWN_SERVER = Failure("unknown_server", "The agent that was to run is not mounted here any more.")
-UNKNOWN_OWNER = Failure("unknown_owner", "The account that the run was started from may not run it any more.")
-UNKNOWN_SOURCE = Failure("unknown_source", "The run that was to be continued is gone.")
-
-UNKNOWN_THREAD = Failure("unknown_thread", "The thread of the run is gone.")
 
 
 class CannotRebuild(Exception):

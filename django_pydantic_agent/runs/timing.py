@@ -6,22 +6,24 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from django.utils.translation import gettext_noop as _
+
 if TYPE_CHECKING:
     from django_pydantic_agent.runs.journal import CommitTimes
 
 logger = logging.getLogger(__name__)
 
 LABELS = {
-    "accepted": "accepted",
-    "began": "began",
-    "first_delta": "first delta",
-    "last_delta": "last delta",
-    "first_viewer": "first viewer served",
-    "end": "ended",
-    "commits": "commits",
-    "longest_commit": "longest commit",
-    "retries": "commits tried again",
-    "failures": "commits refused",
+    "accepted": _("accepted"),
+    "began": _("began"),
+    "first_delta": _("first delta"),
+    "last_delta": _("last delta"),
+    "first_viewer": _("first viewer served"),
+    "end": _("ended"),
+    "commits": _("commits"),
+    "longest_commit": _("longest commit"),
+    "retries": _("commits tried again"),
+    "failures": _("commits refused"),
 }
 COUNTS = frozenset({"commits", "retries", "failures"})
 

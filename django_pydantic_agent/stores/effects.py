@@ -6,13 +6,16 @@ from datetime import datetime
 from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
 
-# Why nobody knows whether a tool call has acted.
-CANCELLED = "cancel"
-CRASHED = "crash"
-TIMED_OUT = "timeout"
-
 MAX_NOTE_CHARACTERS = 2_000
 """The longest note of a verdict."""
+
+
+class Reason(TextChoices):
+    """Why nobody knows whether a tool call has acted."""
+
+    CANCELLED = "cancel", _("cancel")
+    CRASHED = "crash", _("crash")
+    TIMED_OUT = "timeout", _("timeout")
 
 
 class Verdict(TextChoices):

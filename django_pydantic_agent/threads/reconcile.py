@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from django.utils.translation import gettext_noop as _
+
 from django_pydantic_agent.threads.posture import (
     Posture,
     Standing,
@@ -181,7 +183,7 @@ def _answer(post: Posture) -> Decision:
     return Refuse(
         status=422,
         code="answers_missing",
-        message="the thread waits for more answers than the post gives",
+        message=_("the thread waits for more answers than the post gives"),
         missing=tuple(sorted(missing)),
     )
 
@@ -230,13 +232,13 @@ def _regenerate(post: Posture, end: int | None = None) -> Regenerate:
 
 def _stale(missing: tuple[str, ...]) -> Refuse:
     return Refuse(
-        status=409, code="stale_thread", message="the thread has gone on without this client", missing=missing
+        status=409, code="stale_thread", message=_("the thread has gone on without this client"), missing=missing
     )
 
 
-_NOTHING_TO_RUN = Refuse(status=422, code="nothing_to_run", message="the post holds nothing that could be answered")
+_NOTHING_TO_RUN = Refuse(status=422, code="nothing_to_run", message=_("the post holds nothing that could be answered"))
 _OTHER_REVISION = Refuse(
-    status=412, code="precondition_failed", message="the thread is not at the revision that If-Match names"
+    status=412, code="precondition_failed", message=_("the thread is not at the revision that If-Match names")
 )
 
 

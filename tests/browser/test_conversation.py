@@ -395,6 +395,17 @@ def test_C42_each_way_a_post_can_fail_is_told_and_the_message_stays_to_be_sent_a
         tab.miss(".ag-ui-live")
 
 
+def test_why_a_run_has_failed_is_told_in_the_language_of_the_page(server, browser, visitor):
+    thread, _ = begin(visitor, server, ["an answer"])
+    with browser.profile(visitor) as profile:
+        tab = profile.open(url(server, thread))
+        tab.see(TEXT, "an answer")
+        known = json.dumps({"The run failed.": "Der Lauf ist gescheitert."})
+        tab("evaluate", f"document.getElementById('ag-ui-failures').textContent = {json.dumps(known)}")
+        say(tab, [fail("no")])
+        tab.see(".ag-ui-run-state", "Failed: Der Lauf ist gescheitert.")
+
+
 def test_a_conversation_that_was_deleted_elsewhere_is_begun_anew_by_who_goes_on(server, browser, visitor):
     thread, run = begin(visitor, server, ["a first answer"])
     visitor.ended(run)

@@ -254,7 +254,7 @@ def test_the_command_lists_and_settles(client, unknown):
     call_command("settle_effect", str(key), "happened", "--by", "ada", "--note", "seen", stdout=out)
     effect = ToolEffect.objects.get()
     assert (effect.verdict, effect.verdict_by, effect.verdict_note) == ("happened", "ada", "seen")
-    with pytest.raises(CommandError, match="has the verdict happened by ada already"):
+    with pytest.raises(CommandError, match="has a verdict already, by ada: it happened"):
         call_command("settle_effect", str(key), "ignored", stdout=out)
     with pytest.raises(CommandError, match="There is no effect 0"):
         call_command("settle_effect", "0", "ignored", stdout=out)

@@ -93,7 +93,7 @@ def test_C41_the_second_of_two_verdicts_is_told_of_the_first(staff):
     (effect,) = unknown_effects()
     assert settle(effect.pk, Verdict.DID_NOT_HAPPEN, by="user:7")
     response = staff.post(settle_page(effect), HAPPENED, follow=True)
-    assert "has the verdict did_not_happen by user:7 already" in response.content.decode()
+    assert "has a verdict already, by user:7: it did not happen." in response.content.decode()
     response = staff.get(settle_page(effect), follow=True)
     assert response.redirect_chain == [(page_of(ToolEffect, "change", effect.pk), 302)]
     effect.refresh_from_db()

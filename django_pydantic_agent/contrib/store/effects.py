@@ -56,9 +56,10 @@ def refusal(effect: int) -> str:
     found = effects.first()
     if found is None:
         return gettext("There is no effect %(effect)s.") % {"effect": effect}
-    about = {"effect": effect, "verdict": found.verdict, "by": found.verdict_by, "status": found.status}
     if found.verdict:
-        return gettext("Effect %(effect)s has the verdict %(verdict)s by %(by)s already.") % about
+        about = {"effect": effect, "verdict": found.get_verdict_display(), "by": found.verdict_by}
+        return gettext("Effect %(effect)s has a verdict already, by %(by)s: %(verdict)s.") % about
     if found.status == EffectStatus.STARTED:
-        return gettext("The call of effect %(effect)s may still be going on.") % about
+        return gettext("The call of effect %(effect)s may still be going on.") % {"effect": effect}
+    about = {"effect": effect, "status": found.get_status_display()}
     return gettext("Effect %(effect)s is known to be %(status)s.") % about

@@ -24,7 +24,7 @@ from django_pydantic_agent.contrib.store.run_history import DatabaseRunHistory
 from django_pydantic_agent.log.preview import history_preview
 from django_pydantic_agent.policy.audit import Audit
 from django_pydantic_agent.stores.attempts import split_attempt
-from django_pydantic_agent.stores.effects import TIMED_OUT
+from django_pydantic_agent.stores.effects import Reason
 
 # What a run does only when all tools that it has called are through.
 _BEHIND_TOOLS = frozenset({"model_request_started", "run_completed"})
@@ -200,7 +200,7 @@ class RecordingStepStore(DefaultStepStore):
         timed_out = {call for call, text in texts if text.startswith(_TIMED_OUT)}
         for effect in live.open_calls if timed_out else ():
             if effect.tool_call_id in timed_out:
-                self.describe(effect.run_id, effect.tool_call_id, reason=TIMED_OUT)
+                self.describe(effect.run_id, effect.tool_call_id, reason=Reason.TIMED_OUT)
                 await self.record_tool_effect(effect)
 
     async def _fail_open_calls(self, live: _LiveRun) -> None:

@@ -11,6 +11,7 @@ from pydantic_core import from_json
 
 from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.contrib.store.models import ToolEffect
+from django_pydantic_agent.contrib.store.models.threads import Role
 from django_pydantic_agent.contrib.store.run_log import RunLog
 from django_pydantic_agent.exceptions import LogPruned
 from django_pydantic_agent.log.call_ids import model_id
@@ -123,7 +124,8 @@ def _key(event: JsonObject) -> tuple[str, str] | None:
 def _entry(event: JsonObject, seq: int) -> Entry:
     match event["type"]:
         case EventType.TEXT_MESSAGE_START:
-            title = gettext("Message of the %(role)s") % {"role": event.get("role", "assistant")}
+            role = event.get("role", Role.ASSISTANT)
+            title = gettext("Message of the %(role)s") % {"role": dict(Role.choices).get(role, role)}
         case str(kind) if kind.startswith("TEXT_MESSAGE_"):
             title = gettext("Message, continued")
         case str(kind) if kind.startswith("REASONING_"):

@@ -1,6 +1,6 @@
 import { Approvals } from "./approvals.js";
 import { Fold } from "./fold.js";
-import { copy, tell, text, write } from "./page.js";
+import { copy, reason, tell, text, write } from "./page.js";
 import { newId, outline, runInput } from "./post.js";
 import { encodeId, Failure, follow, isTerminal, start } from "./stream.js";
 import { Transcript } from "./transcript.js";
@@ -170,7 +170,7 @@ class Conversation extends HTMLElement {
     const { status = "", error } = this.#fold.run ?? {};
     const name = error?.code === "orphaned" ? "orphaned" : status;
     parts.state.dataset.status = name;
-    write(parts.state, name && text(`run_${name}`, { reason: error?.message }));
+    write(parts.state, name && text(`run_${name}`, { reason: error && reason(error.message) }));
     parts.download.disabled = !this.#fold.run;
     parts.stop.hidden = !this.#fold.isRunning;
     parts.continue.hidden = this.#isRun || !["cancelled", "failed"].includes(status);

@@ -15,6 +15,14 @@ export function text(name, values = {}) {
   return texts[name].textContent.trim().replace(/\{(\w+)\}/g, (whole, key) => values[key] ?? whole);
 }
 
+let failures;
+
+/** Return why a run has failed, in the language of the page where it says how. */
+export function reason(sent) {
+  failures ??= new Map(Object.entries(JSON.parse(document.getElementById("ag-ui-failures").textContent)));
+  return failures.get(sent) ?? sent;
+}
+
 /** Return what a person is told of a failure. */
 export function tell({ kind = "unreachable", detail }) {
   return detail ? `${text(kind)} (${detail})` : text(kind);

@@ -293,7 +293,8 @@ class RunAdmin(ExportAdmin):
     @admin.display(description=_("timing"))
     def times(self, run: Run) -> SafeString:
         """Show the timing record; times are in seconds since the run was accepted."""
-        return format_html_join("", "<div>{}: {}</div>", readable(run.timing or {}))
+        times = ((gettext(label), text) for label, text in readable(run.timing or {}))
+        return format_html_join("", "<div>{}: {}</div>", times)
 
     @admin.display(description=_("unresolved effects"))
     def unresolved_effects(self, run: Any) -> int:

@@ -6,7 +6,7 @@ from django.utils.translation import gettext_lazy as _
 from django_pydantic_agent.contrib.store.fields import DigestField, InstantField, OptionalTextField
 from django_pydantic_agent.contrib.store.models.runs import Run
 from django_pydantic_agent.contrib.store.querysets import ToolEffectQuerySet
-from django_pydantic_agent.stores.effects import Verdict
+from django_pydantic_agent.stores.effects import Reason, Verdict
 
 # The columns that are a field of the harness's record, by its name and in the order in which the admin shows them.
 EVENT_FIELDS = (
@@ -137,7 +137,7 @@ class ToolEffect(models.Model):
     ended_at = InstantField(_("ended"), null=True)
     idempotency_key = OptionalTextField(_("idempotency key"))
     effect_summary = OptionalTextField(_("summary"))
-    reason = models.CharField(_("reason"), max_length=16, blank=True, default="")
+    reason = models.CharField(_("reason"), max_length=16, choices=Reason.choices, blank=True, default="")
     arguments = models.TextField(_("arguments"), blank=True, default="")
     result = models.TextField(_("result"), blank=True, default="")
     verdict = models.CharField(_("verdict"), max_length=16, choices=Verdict.choices, blank=True, default="")

@@ -53,6 +53,18 @@ class Thread(models.Model):
         return self.thread_id
 
 
+class Role(models.TextChoices):
+    """Who speaks in a message, in the words of AG-UI."""
+
+    USER = "user", _("user")
+    ASSISTANT = "assistant", _("assistant")
+    TOOL = "tool", _("tool")
+    REASONING = "reasoning", _("reasoning")
+    ACTIVITY = "activity", _("activity")
+    SYSTEM = "system", _("system")
+    DEVELOPER = "developer", _("developer")
+
+
 class ThreadMessage(models.Model):
     """An AG-UI message, as JSON; of a large one a piece, the first of which counts them all.
 
@@ -70,7 +82,7 @@ class ThreadMessage(models.Model):
     piece = models.PositiveIntegerField(default=0)
     pieces = models.PositiveIntegerField(default=1)
     message_id = models.TextField(_("message id"))
-    role = models.CharField(_("role"), max_length=16)
+    role = models.CharField(_("role"), max_length=16, choices=Role.choices)
     content_digest = models.CharField(max_length=64, blank=True, default="", editable=False)
     through_seq = models.BigIntegerField()
     superseded_by = models.BigIntegerField(_("superseded by"), null=True)

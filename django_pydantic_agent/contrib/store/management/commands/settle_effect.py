@@ -11,7 +11,7 @@ from django_pydantic_agent.contrib.store.effects import note_reason, refusal, se
 from django_pydantic_agent.contrib.store.models import ToolEffect
 from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore
 from django_pydantic_agent.runs.states import LIVE
-from django_pydantic_agent.stores.effects import CRASHED, MAX_NOTE_CHARACTERS, Verdict
+from django_pydantic_agent.stores.effects import MAX_NOTE_CHARACTERS, Reason, Verdict
 
 
 class Command(BaseCommand):
@@ -51,7 +51,7 @@ def _tries(effect: int) -> Iterator[None]:
     yield
     run = _effects().unresolved().filter(pk=effect, run__status__in=LIVE).values_list("run", flat=True).first()
     if run is not None and _is_left(run):
-        note_reason(run, CRASHED, using=router.db_for_write(ToolEffect))
+        note_reason(run, Reason.CRASHED, using=router.db_for_write(ToolEffect))
         yield
 
 
