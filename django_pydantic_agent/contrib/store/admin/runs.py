@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from django_pydantic_agent.contrib.store.timeline import Entry
 
 MAX_RELATED = 20
-"""How many effects, interrupts and children the page of a run shows; its links lead to the others."""
+"""How many effects, interrupts and children the page of a run shows; of effects and interrupts it links to all."""
 
 LAST_EVENTS = 200
 """From how many events before the end the last page of a timeline begins."""
@@ -166,8 +166,7 @@ class RunAdmin(ExportAdmin):
         ]
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
-        ours = ("in_thread__id__exact", "parent__id__exact")
-        return lookup in ours or super().lookup_allowed(lookup, value, request)  # type: ignore[arg-type]
+        return lookup == "in_thread__id__exact" or super().lookup_allowed(lookup, value, request)  # type: ignore[arg-type]
 
     def lines(self, rows: "QuerySet[Any]") -> Iterator[dict[str, Any]]:
         from django_pydantic_agent.contrib.store.export import export_runs
