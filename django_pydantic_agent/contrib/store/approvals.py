@@ -8,12 +8,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.db import connections
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 from pydantic_core import from_json
 
 from django_pydantic_agent.contrib.store.fields import to_microseconds
 from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.contrib.store.models import Interrupt
+from django_pydantic_agent.contrib.store.querysets import InterruptQuerySet
 from django_pydantic_agent.contrib.store.rows import Row, as_json, insert
 from django_pydantic_agent.exceptions import InterruptDecided
 from django_pydantic_agent.log.frames import storable
@@ -46,7 +47,7 @@ def write_asked(endings: Iterable[tuple[int, Ending]], *, using: str) -> None:
 def decide(new: NewRun, run: int, *, using: str) -> None:
     """Write the decisions that the run of key `run` is accepted with; raises `InterruptDecided`."""
     for answer in new.answers:
-        open_one = _all(using).filter(run=answer.run, interrupt_digest=digest(answer.id), decision=Decision.PENDING)
+        open_one = _all(using).undecided().filter(run=answer.run, interrupt_digest=digest(answer.id))
         columns = _decided(answer.decision, run)
         if not open_one.update(answer=as_json(answer.said), decider=storable(new.decider), **columns):
             raise InterruptDecided
@@ -56,21 +57,16 @@ def decide(new: NewRun, run: int, *, using: str) -> None:
 
 def give_up(runs: Collection[int], decision: Decision, *, by: int | None = None, using: str) -> list[str]:
     """Decide what is undecided of these runs, inside a transaction; return the ids of what was."""
-    locked = undecided(using).filter(run__in=runs).select_for_update().order_by("pk")
+    locked = _all(using).undecided().filter(run__in=runs).select_for_update().order_by("pk")
     given_up = dict(locked.values_list("pk", "interrupt_id"))
-    undecided(using).filter(pk__in=given_up).update(**_decided(decision, by))
+    _all(using).undecided().filter(pk__in=given_up).update(**_decided(decision, by))
     return list(given_up.values())
-
-
-def undecided(using: str) -> "QuerySet[Interrupt]":
-    """Return the interrupts that nobody has decided, expired ones included."""
-    return _all(using).filter(decision=Decision.PENDING)
 
 
 def open_ids(runs: Collection[int], *, using: str) -> set[tuple[int, str]]:
     """Return the runs' keys and the ids of the interrupts of theirs that can be answered."""
     in_time = Q(expires_at=None) | Q(expires_at__gt=datetime.now(UTC))
-    rows = undecided(using).filter(in_time, run__in=runs).values_list("run_id", "interrupt_id")
+    rows = _all(using).undecided().filter(in_time, run__in=runs).values_list("run_id", "interrupt_id")
     return {(run, interrupt_id) for run, interrupt_id in rows}
 
 
@@ -91,7 +87,7 @@ def read(*, using: str, **conditions: Any) -> list[StoredInterrupt]:
     ]
 
 
-def _all(using: str) -> "QuerySet[Interrupt]":
+def _all(using: str) -> "InterruptQuerySet[Interrupt]":
     return Interrupt.objects.using(using)
 
 

@@ -12,7 +12,7 @@ from django_pydantic_agent.contrib.store import approvals
 from django_pydantic_agent.contrib.store.changes import Change, apply, run_columns, update_runs
 from django_pydantic_agent.contrib.store.effects import note_reason
 from django_pydantic_agent.contrib.store.fields import to_microseconds
-from django_pydantic_agent.contrib.store.models import Run, RunFrames
+from django_pydantic_agent.contrib.store.models import Interrupt, Run, RunFrames
 from django_pydantic_agent.contrib.store.packets import within_packets
 from django_pydantic_agent.contrib.store.rows import as_json, insert
 from django_pydantic_agent.contrib.store.run_log import FRAME_COLUMNS, stretch_rows
@@ -42,7 +42,7 @@ def commit(writes: Sequence[RunWrite], *, using: str) -> list[Exception | None]:
         for write in applied:
             write.save_turns()
             if write.ending is not None and write.ending.interrupts:
-                write.asks_nobody = not approvals.undecided(using).filter(run=write.key).exists()
+                write.asks_nobody = not Interrupt.objects.using(using).undecided().filter(run=write.key).exists()
         frames = [
             row
             for write in applied

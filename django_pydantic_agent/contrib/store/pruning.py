@@ -16,7 +16,7 @@ from django_pydantic_agent.contrib.store.models import Interrupt, Run, Thread, T
 from django_pydantic_agent.contrib.store.querysets import OwnedQuerySet, RunQuerySet, ThreadQuerySet
 from django_pydantic_agent.exceptions import ThreadNotFound
 from django_pydantic_agent.ownership import ANONYMOUS
-from django_pydantic_agent.runs.states import LIVE, Decision
+from django_pydantic_agent.runs.states import LIVE
 
 logger = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ class Pruner:
         stays = Q(status__in=LIVE) | Q(finished_at=None) | Q(finished_at__gte=self.rule.ended_before)
         stays |= Q(Exists(live_children))
         if not self.rule.waiting:
-            stays |= Q(Exists(Interrupt.objects.filter(run=OuterRef("pk"), decision=Decision.PENDING)))
+            stays |= Q(Exists(Interrupt.objects.undecided().filter(run=OuterRef("pk"))))
         if not self.rule.unresolved:
             stays |= Q(unresolved_effects__gt=0) | Q(run_digest__in=self._unsettled)
         return stays

@@ -105,7 +105,7 @@ class RunQuerySet(OwnedQuerySet["Run"]):
         """
         from django_pydantic_agent.contrib.store.models import Interrupt
 
-        undecided = Interrupt.objects.filter(run=models.OuterRef("pk"), decision=Decision.PENDING)
+        undecided = Interrupt.objects.undecided().filter(run=models.OuterRef("pk"))
         through = models.Case(
             models.When(status__in=CUT, in_thread__isnull=False, then=models.F("boundary_seq")),
             default=models.F("last_seq"),
@@ -157,6 +157,12 @@ class ToolEffectQuerySet(models.QuerySet[_M]):
 
         inside = self.filter(run__is_ledger_only=True, run__parent_digest__isnull=False).order_by()
         return digests_above(inside.values_list("run__parent_digest", flat=True).distinct(), using=self.db)
+
+
+class InterruptQuerySet(models.QuerySet[_M]):
+    def undecided(self) -> Self:
+        """Keep the interrupts that nobody has decided, expired ones included."""
+        return self.filter(decision=Decision.PENDING)
 
 
 def _number_unresolved(run: str) -> Any:

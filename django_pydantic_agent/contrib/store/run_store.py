@@ -14,7 +14,7 @@ from django_pydantic_agent.contrib.store import approvals, commits
 from django_pydantic_agent.contrib.store.cursors import Cursors
 from django_pydantic_agent.contrib.store.effects import effects_of
 from django_pydantic_agent.contrib.store.identity import digest
-from django_pydantic_agent.contrib.store.models import Run, RunFrames
+from django_pydantic_agent.contrib.store.models import Interrupt, Run, RunFrames
 from django_pydantic_agent.contrib.store.outages import despite_deadlocks, insistently
 from django_pydantic_agent.contrib.store.packets import within_packets
 from django_pydantic_agent.contrib.store.querysets import RunQuerySet, digests, idempotency_digest
@@ -227,7 +227,7 @@ class DatabaseRunStore:
         thread, turn = own
         # An answer comes before the turns that are queued behind the question.
         before = Q(turn__lt=turn) | Q(turn=turn, pk__lt=key) | Q(pk__lt=key, status=RunStatus.RUNNING)
-        asks = Q(status=RunStatus.INTERRUPTED) & Exists(approvals.undecided(self._alias).filter(run=OuterRef("pk")))
+        asks = Q(status=RunStatus.INTERRUPTED) & Exists(Interrupt.objects.undecided().filter(run=OuterRef("pk")))
         ahead = self._runs.filter(before, Q(status__in=LIVE) | asks, in_thread=thread).order_by("-turn", "-pk")
         owner = ahead.values_list("owner", flat=True).first()
         return None if owner is None else next(self._stored(ahead[:1], Owner(owner)), None)
@@ -248,7 +248,8 @@ class DatabaseRunStore:
         if owner is None:
             return []
         runs = self._runs.for_owner(owner, scope, thread=thread_id)
-        return list(runs.filter(asked__decision=Decision.PENDING).values_list("pk", flat=True).distinct())
+        undecided = Interrupt.objects.undecided().filter(run=OuterRef("pk"))
+        return list(runs.filter(Exists(undecided)).values_list("pk", flat=True))
 
     def give_up(self, key: int, decision: Decision, *, conversation: "ConversationStore | None") -> Sequence[str]:
         with transaction.atomic(using=self._alias):

@@ -9,7 +9,6 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from django_pydantic_agent.contrib.store.models import Interrupt, Run
-from django_pydantic_agent.runs.states import Decision
 
 RECENT_RUNS = 1_000
 """Of how many runs, the newest, the servers are offered as filters."""
@@ -40,7 +39,7 @@ class WaitsForApproval(YesFilter):
     def queryset(self, request: HttpRequest, queryset: "QuerySet[Any]") -> "QuerySet[Any]":
         if self.value() != "1":
             return queryset
-        return queryset.filter(Exists(Interrupt.objects.filter(run=OuterRef("pk"), decision=Decision.PENDING)))
+        return queryset.filter(Exists(Interrupt.objects.undecided().filter(run=OuterRef("pk"))))
 
 
 class ServerFilter(admin.SimpleListFilter):

@@ -26,6 +26,7 @@ from django_pydantic_agent.contrib.store.admin.filters import (
 )
 from django_pydantic_agent.contrib.store.admin.payloads import download, in_short
 from django_pydantic_agent.contrib.store.models import Interrupt, Run, Snapshot, StepEvent, Thread, ToolEffect
+from django_pydantic_agent.contrib.store.querysets import InterruptQuerySet
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import LIVE, Decision
 from django_pydantic_agent.runs.timing import readable
@@ -206,7 +207,7 @@ class RunAdmin(ExportAdmin):
         store = DatabaseRunStore()
         if run.status in LIVE:
             done = get_engine().request_cancel(run.pk, store=store)
-        elif done := _asked_by(run).filter(decision=Decision.PENDING).exists():
+        elif done := _asked_by(run).undecided().exists():
             asking = store.by_key(run.pk, owner=Owner(run.owner))
             if asking is not None:
                 get_engine().cancel_asked(asking, store=store, conversation=DefaultConversationStore())
@@ -331,7 +332,7 @@ class RunAdmin(ExportAdmin):
         return format_html("<p>{}</p>", format_html_join(", ", '<a href="{}">{}</a>', links))
 
 
-def _asked_by(run: Run) -> "QuerySet[Interrupt]":
+def _asked_by(run: Run) -> "InterruptQuerySet[Interrupt]":
     return Interrupt.objects.using(router.db_for_write(Interrupt)).filter(run=run.pk)
 
 

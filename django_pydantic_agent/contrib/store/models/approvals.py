@@ -5,6 +5,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_pydantic_agent.contrib.store.fields import DigestField, InstantField
 from django_pydantic_agent.contrib.store.models.runs import Run
+from django_pydantic_agent.contrib.store.querysets import InterruptQuerySet
 from django_pydantic_agent.runs.states import Decision
 
 
@@ -29,6 +30,8 @@ class Interrupt(models.Model):
     decided_by_run = models.BigIntegerField(_("decided by run"), null=True)
     decided_at = InstantField(_("decided"), null=True)
     decider = models.TextField(_("decider"), blank=True, default="")
+
+    objects = InterruptQuerySet.as_manager()
 
     class Meta:
         verbose_name = _("interrupt")
