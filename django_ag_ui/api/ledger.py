@@ -14,18 +14,22 @@ from django_pydantic_agent.stores.effects import StoredEffect
 
 
 def with_ledger(step_store: Any, runs: Sequence[StoredRun]) -> list[StoredRun]:
-    """Return the runs with `continuable` and `preview` as the step store has them.
+    """Return the runs with `continuable`, `preview` and `unresolved_effects` as the step store has them.
 
-    A store that records through the engine has both in the run's own row; any other is asked for each run.
+    A store that records through the engine has them in the run's own row; any other is asked for each run.
     """
     if step_store is None or hasattr(step_store, "recording"):
         return list(runs)
     from django_pydantic_agent.log.preview import history_preview
 
-    snapshots = _latest_snapshots(step_store, runs)
     return [
-        replace(run, continuable=snapshot is not None, preview=snapshot and history_preview(snapshot.messages))
-        for run, snapshot in zip(runs, snapshots, strict=True)
+        replace(
+            run,
+            continuable=snapshot is not None,
+            preview=snapshot and history_preview(snapshot.messages),
+            unresolved_effects=len(unresolved),
+        )
+        for run, (snapshot, unresolved) in zip(runs, _asked(step_store, runs), strict=True)
     ]
 
 
@@ -45,8 +49,7 @@ def calls_of(step_store: Any, run: StoredRun) -> list[StoredEffect]:
             ended_at=effect.ended_at,
             effect_summary=effect.effect_summary,
         )
-        for ledger_id in reversed(run.ledger_ids)
-        for effect in async_to_sync(step_store.list_unresolved_tool_effects)(run_id=ledger_id)
+        for effect in async_to_sync(_unresolved)(step_store, run)
     ]
 
 
@@ -71,10 +74,19 @@ def event_call_ids(view: AGUIView, run: StoredRun, called: Collection[str]) -> d
 
 def has_open_end(step_store: Any, run: StoredRun) -> bool:
     """Return whether the run's last complete snapshot ends in something that the model has yet to answer."""
-    (snapshot,) = _latest_snapshots(step_store, [run])
+    snapshot = async_to_sync(latest_snapshot)(step_store, run)
     return snapshot is not None and bool(snapshot.messages) and snapshot.messages[-1].kind == "request"
 
 
 @async_to_sync
-async def _latest_snapshots(step_store: Any, runs: Sequence[StoredRun]) -> list[Any]:
-    return [await latest_snapshot(step_store, run) for run in runs]
+async def _asked(step_store: Any, runs: Sequence[StoredRun]) -> list[tuple[Any, list[Any]]]:
+    """Return of each run the latest snapshot, None where there is none, and the unresolved effects."""
+    return [(await latest_snapshot(step_store, run), await _unresolved(step_store, run)) for run in runs]
+
+
+async def _unresolved(step_store: Any, run: StoredRun) -> list[Any]:
+    """Return the unresolved effects of all attempts at a run, none where the store does not list them."""
+    listed = getattr(step_store, "list_unresolved_tool_effects", None)
+    if listed is None:
+        return []
+    return [effect for ledger_id in reversed(run.ledger_ids) for effect in await listed(run_id=ledger_id)]

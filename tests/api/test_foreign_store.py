@@ -7,7 +7,7 @@ from pytest_django import Settings
 
 from tests.api.agents import model
 from tests.api.posting import error, events, frames, post, run_links, text_of, user_message
-from tests.api.stores import STORES
+from tests.api.stores import STORES, DictStepStore
 from tests.api.test_continue import MORE, prompts
 
 
@@ -44,6 +44,14 @@ def test_a_run_without_a_complete_snapshot_is_shown_and_cannot_be_continued(clie
     (row,) = client.get("/foreign/runs/").json()["runs"]
     assert (row["continuable"], row["preview"], row["links"]) == (False, None, run_links("/foreign/"))
     assert error(post(client, "/foreign/resume/r1/", "r2", MORE)) == (404, "not_found")
+
+
+def test_a_store_that_does_not_list_unresolved_effects_has_none(client: Client, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delattr(DictStepStore, "list_unresolved_tool_effects")
+    frames(post(client, "/foreign/", "r1"))
+    (row,) = client.get("/foreign/runs/").json()["runs"]
+    assert row["unresolved_effects"] == 0
+    assert client.get("/foreign/runs/r1/effects/").json() == {"effects": []}
 
 
 def test_a_preview_is_one_line_and_cut(client: Client):

@@ -230,8 +230,11 @@ def test_the_next_turn_tells_the_model_of_a_call_that_has_returned_beside_one_th
     }
 
 
-def test_another_step_store_shows_its_unresolved_calls_and_takes_no_verdict(client):
+def test_another_step_store_shows_and_counts_its_unresolved_calls_and_takes_no_verdict(client):
     say(client, "hurry timeout", mount="foreign")
+    listed = row_of(client, mount="foreign")
+    assert (listed["unresolved_effects"], listed["links"]["effects"]) == (1, "/foreign/runs/r1/effects/")
+    assert client.get("/foreign/runs/r1/").json()["unresolved_effects"] == 1
     (row,) = client.get("/foreign/runs/r1/effects/").json()["effects"]
     assert (row["tool_call_id"], row["status"], row["unresolved"]) == ("hurry-timeout", "started", True)
     assert error(resolve(client, "/foreign/runs/r1/effects/hurry-timeout/resolve/")) == (409, "verdicts_unavailable")
