@@ -102,3 +102,21 @@ def test_no_page_of_the_admin_keeps_anybody_out_light_or_dark_and_narrow(server,
             tab("close")
     gates.open(within)
     assert problems == []
+
+
+@pytest.mark.parametrize("model", [Run, Thread, ToolEffect, Interrupt], ids=lambda model: model.__name__)
+def test_no_long_id_pushes_the_other_columns_of_a_list_away(server, browser, visitor, operator, model):
+    thread, run = begin(visitor, server, [call("order", call_id="c1", number=3)])
+    visitor.ended(run)
+    long = "long" * 250
+    names = ["thread_id", "title", "preview", "owner", "scope"]
+    Thread.objects.filter(thread_id=thread).update(**dict.fromkeys(names, long))
+    row = Run.objects.filter(pk=visitor.row(run).pk)
+    ToolEffect.objects.create(run=row.get(), started_at=row.get().created_at, tool_call_id=long, tool_name=long)
+    Interrupt.objects.filter(run=row.get()).update(tool_name=long, tool_call_id=long, decider=long)
+    row.update(**dict.fromkeys(["run_id", "thread_id", "owner", "preview", "server", "agent_name"], long))
+    widest = "Math.max(...[...document.querySelectorAll('#result_list :is(th, td)')].map((cell) => cell.offsetWidth))"
+    with browser.profile(operator) as profile:
+        tab = profile.open(server.url + page_of(model, "changelist"))
+        tab.see("#result_list", "longlong")
+        assert tab("evaluate", widest) < 320

@@ -76,6 +76,27 @@ def test_the_timeline_tells_messages_tool_calls_effects_and_attempts_in_order(st
     assert (entries[3].result, entries[3].effect) == ("said", call)
 
 
+@pytest.mark.parametrize(
+    ("outcome", "title"),
+    [("cancelled", "Cancelled"), ("interrupt", "Interrupted"), ("success", "Finished"), (None, "Finished")],
+)
+def test_the_last_entry_of_a_timeline_tells_how_the_run_ended(staff, outcome, title):
+    (run,) = make_rows(1)
+    end = {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"} | ({"outcome": {"type": outcome}} if outcome else {})
+    write_log(run, [*frames_of("said")[:-1], json.dumps(end).encode()])
+    entries = [row["entry"] for row in staff.get(page_of(Run, "change", run.pk)).context["timeline"]]
+    assert entries[-1].title == title
+
+
+def test_encrypted_reasoning_is_named_and_not_shown(staff):
+    (run,) = make_rows(1)
+    value = {"type": "REASONING_ENCRYPTED_VALUE", "subtype": "message", "entityId": "r1", "encryptedValue": "c2VjcmV0"}
+    write_log(run, [frames_of("said")[0], json.dumps(value).encode()])
+    content = content_of(staff, page_of(Run, "change", run.pk))
+    assert "Encrypted reasoning" in content
+    assert "c2VjcmV0" not in content
+
+
 def test_the_effect_of_a_call_that_repeats_an_id_is_found_by_the_id_that_the_model_gave(staff):
     (run,) = make_rows(1)
     write_log(run, [frame.replace(b"text started", b"text started~2") for frame in frames_of("text")])

@@ -128,6 +128,8 @@ def _entry(event: JsonObject, seq: int) -> Entry:
             title = gettext("Message of the %(role)s") % {"role": dict(Role.choices).get(role, role)}
         case str(kind) if kind.startswith("TEXT_MESSAGE_"):
             title = gettext("Message, continued")
+        case EventType.REASONING_ENCRYPTED_VALUE:
+            title = gettext("Encrypted reasoning")
         case str(kind) if kind.startswith("REASONING_"):
             title = gettext("Reasoning")
         case EventType.TOOL_CALL_START:
@@ -139,7 +141,7 @@ def _entry(event: JsonObject, seq: int) -> Entry:
         case EventType.RUN_STARTED:
             title = gettext("Accepted")
         case EventType.RUN_FINISHED:
-            title = gettext("Finished")
+            title = _end(event)
         case EventType.RUN_ERROR:
             title = gettext("Failed: %(code)s") % {"code": event.get("code", "")}
         case EventType.MESSAGES_SNAPSHOT if begins_attempt(event):
@@ -149,6 +151,16 @@ def _entry(event: JsonObject, seq: int) -> Entry:
             title = kind
     kind, call_id = _key(event) or (EVENT, "")
     return Entry(seq, kind, title, call_id if kind == CALL else "", _moment(event))
+
+
+def _end(event: JsonObject) -> str:
+    """Return how a run ended that has not failed."""
+    match event.get("outcome"):
+        case {"type": "cancelled"}:
+            return gettext("Cancelled")
+        case {"type": "interrupt"}:
+            return gettext("Interrupted")
+    return gettext("Finished")
 
 
 def _moment(event: JsonObject) -> datetime | None:
@@ -176,6 +188,8 @@ def _text(event: JsonObject, frame: bytes) -> str:
             return message
         case {"type": EventType.RUN_STARTED, "input": {"messages": [{"content": str(content)}]}}:
             return content
+        case {"type": EventType.REASONING_ENCRYPTED_VALUE}:
+            return ""
     return frame.decode()
 
 
