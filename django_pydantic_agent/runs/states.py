@@ -1,16 +1,17 @@
 """The states of a run, the changes between them, and what becomes of what a run asks."""
 
 from django.db.models import TextChoices
+from django.utils.translation import gettext_lazy as _
 
 
 class RunStatus(TextChoices):
-    QUEUED = "queued"
-    RUNNING = "running"
-    INTERRUPTED = "interrupted"
-    FINISHED = "finished"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-    ORPHANED = "orphaned"
+    QUEUED = "queued", _("Queued")
+    RUNNING = "running", _("Running")
+    INTERRUPTED = "interrupted", _("Interrupted")
+    FINISHED = "finished", _("Finished")
+    FAILED = "failed", _("Failed")
+    CANCELLED = "cancelled", _("Cancelled")
+    ORPHANED = "orphaned", _("Orphaned")
 
     @property
     def is_live(self) -> bool:
@@ -35,8 +36,8 @@ def sources_of(status: RunStatus) -> list[RunStatus]:
 class Decision(TextChoices):
     """What has become of an interrupt."""
 
-    PENDING = "pending"
-    APPROVED = "approved"
-    DENIED = "denied"
-    CANCELLED = "cancelled"
-    EXPIRED = "expired"
+    PENDING = "pending", _("Pending")
+    APPROVED = "approved", _("Approved")
+    DENIED = "denied", _("Denied")
+    CANCELLED = "cancelled", _("Cancelled")
+    EXPIRED = "expired", _("Expired")

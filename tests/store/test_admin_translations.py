@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 
 from django_pydantic_agent.contrib.store.effects import refusal, settle
-from django_pydantic_agent.contrib.store.models import Run, Thread, ToolEffect
+from django_pydantic_agent.contrib.store.models import Interrupt, Run, Thread, ToolEffect
 from django_pydantic_agent.stores.effects import Verdict
 from tests.store.admin_rows import client_of, make_effect, make_rows, page_of
 from tests.translated import translate
@@ -52,3 +52,9 @@ def test_why_no_verdict_is_taken_is_told_without_stored_words(staff):
     assert refusal(completed.pk) == f"[Effect {completed.pk} is known to be [completed].]"
     settle(unknown.pk, Verdict.DID_NOT_HAPPEN, by="ada")
     assert refusal(unknown.pk) == f"[Effect {unknown.pk} has a verdict already, by ada: [it did not happen].]"
+
+
+def test_lists_tell_what_became_of_runs_and_questions(staff):
+    make_rows(1)
+    for model, state in ((Run, "[Finished]"), (Interrupt, "[Denied]")):
+        assert f">{state}</td>" in staff.get(page_of(model, "changelist")).content.decode()
