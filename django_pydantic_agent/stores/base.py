@@ -378,8 +378,10 @@ class RunStore(Protocol):
         """Return the last run before this one in the same thread that is live, or whose interrupts are undecided."""
         ...
 
-    def asked_by(self, interrupt_id: str, *, owner: Owner | None, scope: str, thread_id: str) -> StoredRun | None:
-        """Return the run of a thread that ended with this interrupt."""
+    def asked_by(
+        self, interrupt_id: str, *, owner: Owner | None, scope: str, server: str, thread_id: str
+    ) -> StoredRun | None:
+        """Return the run of a thread that ended with this interrupt at this mount."""
         ...
 
     def interrupts(self, key: int) -> Sequence[StoredInterrupt]:
@@ -390,8 +392,8 @@ class RunStore(Protocol):
         """Return the interrupts that a run was accepted with the answers to."""
         ...
 
-    def undecided(self, *, owner: Owner | None, scope: str, thread_id: str) -> Sequence[int]:
-        """Return the keys of the runs of a thread that have undecided interrupts."""
+    def undecided(self, *, owner: Owner | None, scope: str, server: str, thread_id: str) -> Sequence[int]:
+        """Return the keys of the runs of a thread at this mount that have undecided interrupts."""
         ...
 
     def give_up(self, key: int, decision: Decision, *, conversation: "ConversationStore | None") -> Sequence[str]:

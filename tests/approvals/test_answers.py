@@ -116,6 +116,26 @@ def test_C26_nobody_else_can_answer(asker: Asker, stranger: Client):
     assert DONE == []
 
 
+@pytest.mark.parametrize("mount", ["talk", "strict", "bare", "plain"])
+@pytest.mark.parametrize("own", ["talk", "bare"])
+def test_what_a_run_asks_is_answered_at_its_own_mount_only(client: Client, own: str, mount: str):
+    asker = Asker(client, f"/{own}/")
+    (interrupt,) = asker.ask("erase 7", run_id="r1")
+    elsewhere = Asker(client, f"/{mount}/")
+    for entry in (approve(interrupt), cancel(interrupt)) if mount != own else ():
+        assert elsewhere.refused(entry) == (422, "unknown_interrupt", [])
+    asker.answer(approve(interrupt))
+    assert DONE == [7]
+
+
+def test_a_new_message_at_another_mount_gives_up_nothing(client: Client):
+    asker = Asker(client, "/bare/")
+    (interrupt,) = asker.ask("erase 7", run_id="r1")
+    assert Asker(client, "/plain/").say("hello")[-1]["outcome"]["type"] == "success"
+    asker.answer(approve(interrupt))
+    assert DONE == [7]
+
+
 def test_C17_an_equal_answer_shows_the_run_that_has_it_and_another_one_is_refused(asker: Asker):
     (interrupt,) = asker.ask("erase 7")
     asker.answer(approve(interrupt), run_id="r2")

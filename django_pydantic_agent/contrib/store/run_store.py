@@ -232,11 +232,15 @@ class DatabaseRunStore:
         owner = ahead.values_list("owner", flat=True).first()
         return None if owner is None else next(self._stored(ahead[:1], Owner(owner)), None)
 
-    def asked_by(self, interrupt_id: str, *, owner: Owner | None, scope: str, thread_id: str) -> StoredRun | None:
+    def asked_by(
+        self, interrupt_id: str, *, owner: Owner | None, scope: str, server: str, thread_id: str
+    ) -> StoredRun | None:
         if owner is None:
             return None
         runs = self._runs.for_owner(owner, scope, thread=thread_id)
-        return next(self._stored(runs.filter(asked__interrupt_digest=digest(interrupt_id)), owner), None)
+        asking = self._stored(runs.filter(asked__interrupt_digest=digest(interrupt_id)), owner)
+        # Not by the database, whose collation may take two names for one.
+        return next((run for run in asking if run.server == server), None)
 
     def interrupts(self, key: int) -> Sequence[StoredInterrupt]:
         return approvals.read(using=self._alias, run=key)
@@ -244,11 +248,11 @@ class DatabaseRunStore:
     def answers(self, key: int) -> Sequence[StoredInterrupt]:
         return [found for found in approvals.read(using=self._alias, decided_by_run=key) if found.answer is not None]
 
-    def undecided(self, *, owner: Owner | None, scope: str, thread_id: str) -> Sequence[int]:
+    def undecided(self, *, owner: Owner | None, scope: str, server: str, thread_id: str) -> Sequence[int]:
         if owner is None:
             return []
-        runs = self._runs.for_owner(owner, scope, thread=thread_id)
-        return list(runs.filter(asked__decision=Decision.PENDING).values_list("pk", flat=True).distinct())
+        runs = self._runs.for_owner(owner, scope, thread=thread_id).filter(asked__decision=Decision.PENDING)
+        return [key for key, asked_at in runs.values_list("pk", "server").distinct() if asked_at == server]
 
     def give_up(self, key: int, decision: Decision, *, conversation: "ConversationStore | None") -> Sequence[str]:
         with transaction.atomic(using=self._alias):
