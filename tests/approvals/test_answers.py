@@ -3,6 +3,7 @@
 import pytest
 from django.test import Client
 
+from django_pydantic_agent.contrib.store.models import Interrupt, Thread
 from tests.api.posting import events, user_message
 from tests.api.tabs import fresh
 from tests.approvals.agent import BIG, DONE, model
@@ -54,8 +55,6 @@ def test_C13_the_arguments_that_run_are_the_servers_digit_for_digit(asker: Asker
 
 
 def test_C13_the_ledger_and_the_card_show_the_exact_digits(talk: Asker):
-    from django_pydantic_agent.contrib.store.models import Interrupt
-
     (interrupt,) = talk.ask("erase", run_id="r1")
     assert str(BIG) in talk.run("r1")["interrupts"][0]["message"]
     row = Interrupt.objects.get()
@@ -238,3 +237,11 @@ def test_cancelling_an_interrupted_run_cancels_what_it_has_asked_and_nothing_els
     assert asker.refused(approve(interrupt)) == (409, "already_decided", [])
     assert asker.say("hello")[-1]["outcome"]["type"] == "success"
     assert DONE == []
+
+
+@pytest.mark.parametrize("mount", ["bare", "plain"])
+def test_cancelling_at_a_mount_without_threads_ends_the_wait_of_the_thread(talk: Asker, mount: str):
+    talk.ask("erase 7", run_id="r1")
+    assert talk.client.post(f"/{mount}/runs/r1/cancel/").json()["interrupts"] == []
+    assert talk.stored()["interrupts"] == []
+    assert Thread.objects.get().waiting_run is None
