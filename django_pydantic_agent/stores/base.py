@@ -42,6 +42,7 @@ class NewRun:
     besides to execute the run (see `runs/rebuild.py`). The run is accepted with all of `answers` to interrupts, by
     `decider`, or not at all; what the runs of the keys in `gives_up` asked is cancelled.
     Those of the keys in `stops` are asked to stop in the same transaction, so that they do wherever they execute.
+    `user` is who has posted.
     """
 
     owner: Owner | None
@@ -64,6 +65,7 @@ class NewRun:
     decider: str = ""
     gives_up: Sequence[int] = ()
     stops: Sequence[int] = ()
+    user: Any = None
 
     def accept_turn(self, run: int) -> int | None:
         """Write the turn for the run of this key and return the thread's revision, None outside of threads."""

@@ -46,6 +46,19 @@ def erase_at_deletion(sender: Any, instance: Any, using: str, **_: Any) -> None:
     transaction.on_commit(erase_deleted, using=using, robust=True)
 
 
+def erase_if_deleted(user: Any, owner: Owner) -> None:
+    """Erase what was written for a user who has been deleted meanwhile; call it once that is committed.
+
+    Who is deleted later is erased with it. Identities that are no row of the table of users are never deleted.
+    """
+    model = get_user_model()
+    if not isinstance(user, model) or user._state.adding or Owner.of_user(user) != owner:
+        return
+    aliases = {router.db_for_write(model), user._state.db}
+    if not any(model._base_manager.using(alias).filter(pk=user.pk).exists() for alias in aliases):
+        erase(owner)
+
+
 def set_aside_at_creation(sender: Any, instance: Any, created: bool, raw: bool, using: str, **_: Any) -> None:
     """Take away what is left under the key of a new account: it is that of an earlier one with the same key."""
     if created and not raw and using == router.db_for_write(sender):

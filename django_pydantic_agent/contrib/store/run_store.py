@@ -4,6 +4,7 @@ import json
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.db import IntegrityError, connections, router, transaction
@@ -13,6 +14,7 @@ from django.db.models import Exists, OuterRef, Q
 from django_pydantic_agent.contrib.store import approvals, commits
 from django_pydantic_agent.contrib.store.cursors import Cursors
 from django_pydantic_agent.contrib.store.effects import effects_of
+from django_pydantic_agent.contrib.store.erasure import erase_if_deleted
 from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.contrib.store.models import Run, RunFrames
 from django_pydantic_agent.contrib.store.outages import despite_deadlocks, insistently
@@ -140,6 +142,7 @@ class DatabaseRunStore:
                     cancel_after=new.cancel_after,
                 )
                 transaction.on_commit(lambda: on_commit(run, first_frame), using=alias, robust=True)
+                transaction.on_commit(partial(erase_if_deleted, new.user, new.owner), using=alias, robust=True)
         except IntegrityError:
             taken = self.get(owner=new.owner, scope=new.scope, run_id=new.run_id)
             if taken is not None:
