@@ -147,6 +147,20 @@ def test_C17_an_equal_answer_shows_the_run_that_has_it_and_another_one_is_refuse
     assert DONE == [7]
 
 
+def test_C17_an_answer_is_repeated_with_equal_doubles_and_not_with_true_for_one(asker: Asker):
+    def edited(*values: object) -> dict[str, object]:
+        return approve(interrupt, editedArgs={"values": values, "note": "n"})
+
+    (interrupt,) = asker.ask("rate")
+    asker.answer(edited(1, 2.0), run_id="r2")
+    for values in ([1.0, 2], [1, 2.0]):
+        again = asker.copy().take(asker.send(resume=[edited(*values)]))
+        assert again[0]["runId"] == "r2"
+    for values in ([True, 2.0], [1], [1, 2, 3]):
+        assert asker.refused(edited(*values))[:2] == (409, "already_decided")
+    assert DONE == [([1, 2], "n")]
+
+
 def test_C17_what_was_denied_is_not_approved_later(asker: Asker):
     (interrupt,) = asker.ask("erase 7")
     asker.answer(deny(interrupt))
