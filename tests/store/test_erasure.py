@@ -118,7 +118,7 @@ class TestDeletionOfAUser:
         User.objects.create(pk=pk, username="eve")
         assert rows_of(owner) == 0
         User.objects.create(username="other")
-        assert erase("--left-over") == "1 threads and 10 runs of 1 owners deleted.\n"
+        assert erase("--left-over") == "1 thread and 10 runs of 1 owner deleted.\n"
         assert everything() == [[]] * len(ALL)
 
     def test_nothing_is_left_of_a_post_that_was_in_flight(self, ada):
@@ -165,7 +165,7 @@ class TestDeletionOfAUser:
             ada.delete()
         assert not User.objects.exists()
         assert "away" in caplog.text
-        assert erase("--deleted-users") == "1 threads and 10 runs of 1 owners deleted.\n"
+        assert erase("--deleted-users") == "1 thread and 10 runs of 1 owner deleted.\n"
         assert everything() == [[]] * len(ALL)
 
 
@@ -176,13 +176,13 @@ class TestCommand:
         before = everything()
         fill(Owner.of_user(ada))
         dry = erase("--user", str(ada.pk), "--dry-run")
-        assert dry == "1 threads and 10 runs of 1 owners would be deleted.\n"
+        assert dry == "1 thread and 10 runs of 1 owner would be deleted.\n"
         assert rows_of(Owner.of_user(ada))
         assert erase("--user", str(ada.pk), "--batch-size=1") == dry.replace("would be ", "")
         assert everything() == before
         assert erase("anon:b") == dry.replace("would be ", "")
         assert not rows_of(Owner.of_bucket("b"))
-        assert erase("anon:b") == "0 threads and 0 runs of 1 owners deleted.\n"
+        assert erase("anon:b") == "0 threads and 0 runs of 1 owner deleted.\n"
 
     def test_it_erases_the_owners_whose_user_is_gone_and_no_others(self, ada):
         fill(Owner.of_user(ada))
@@ -190,7 +190,7 @@ class TestCommand:
         before = everything()
         fill(BOB)
         ended("odd", owner=Owner("user:not a number"))
-        assert erase("--deleted-users") == "1 threads and 10 runs of 1 owners deleted.\n"
+        assert erase("--deleted-users") == "1 thread and 10 runs of 1 owner deleted.\n"
         Run.objects.of_owner(Owner("user:not a number")).delete()
         HistoryMessage.objects.exclude(pk__in=[row[0] for row in before[-1]]).delete()
         assert everything() == before
