@@ -94,6 +94,7 @@ class RunAdmin(ExportAdmin):
         "tokens",
         "thread_id",
     )
+    linked = ("in_thread__id__exact", "parent__id__exact")
     list_filter = ("status", HasUnresolvedEffects, WaitsForApproval, StartedFilter, ServerFilter)
     search_fields = ("run_id", "thread_id", "owner", "preview")
     ordering = ("-pk",)
@@ -149,10 +150,6 @@ class RunAdmin(ExportAdmin):
             self.route("text", "<int:seq>/", view=self.text_view),
             *super().get_urls(),
         ]
-
-    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
-        ours = ("in_thread__id__exact", "parent__id__exact")
-        return lookup in ours or super().lookup_allowed(lookup, value, request)  # type: ignore[arg-type]
 
     def lines(self, rows: "QuerySet[Any]") -> Iterator[dict[str, Any]]:
         from django_pydantic_agent.contrib.store.export import export_runs
