@@ -24,10 +24,7 @@ class Owner:
     @classmethod
     def of_user(cls, user: Any) -> "Owner":
         """Return the owner of a saved user, with one spelling for each primary key."""
-        field = user._meta.pk
-        while field.remote_field:
-            field = field.remote_field.get_related_field()
-        return cls(f"{USER}{field.to_python(user.pk)}")
+        return cls(f"{USER}{key_field(user).to_python(user.pk)}")
 
     @classmethod
     def of_bucket(cls, bucket: str) -> "Owner":
@@ -42,6 +39,14 @@ class Owner:
     @property
     def is_anonymous(self) -> bool:
         return self.key.startswith(ANONYMOUS)
+
+
+def key_field(user: Any) -> Any:
+    """Return the field that holds the primary key of a user or of a model of users, of a child the parent's."""
+    field = user._meta.pk
+    while field.remote_field:
+        field = field.remote_field.get_related_field()
+    return field
 
 
 def resolve_owner(request: Any, *, allow_anonymous: bool = False) -> Owner | None:

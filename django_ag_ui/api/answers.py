@@ -42,7 +42,11 @@ class AnswerPost:
 
         entries = self.posted.resume or []
         run = self.store.asked_by(
-            entries[0].interrupt_id, owner=self.owner, scope=self.scope, thread_id=self.posted.thread_id
+            entries[0].interrupt_id,
+            owner=self.owner,
+            scope=self.scope,
+            server=self.config.server,
+            thread_id=self.posted.thread_id,
         )
         if run is None or (self.source is not None and self.source.key != run.key):
             raise refusal(UNKNOWN_INTERRUPT)

@@ -25,9 +25,10 @@ class EffectsView(AGUIView):
         effects = calls_of(self.step_store, stored)
         event_ids = event_call_ids(self, stored, [effect.tool_call_id for effect in effects])
         rows = [effect_row(effect, event_ids=event_ids) for effect in effects]
+        url = f"{self.mount}runs/{encode_id(stored.run_id)}/effects/"
         for row in rows:
             if row["unresolved"] and hasattr(self.step_store, "settle_tool_effect"):
-                row["links"] = {"resolve": f"{request.path}{encode_id(row['tool_call_id'])}/resolve/"}
+                row["links"] = {"resolve": f"{url}{encode_id(row['tool_call_id'])}/resolve/"}
         return Response({"effects": rows})
 
 

@@ -8,10 +8,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooBig, SuspiciousOperation
 from django.core.signals import got_request_exception
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, UnreadablePostError
+from django.http.multipartparser import MultiPartParserError
 from django.utils.log import log_response
 from django.utils.translation import gettext_noop as _
 from rest_framework import exceptions, status
@@ -232,7 +233,7 @@ def _as_api_exception(exc: Exception) -> exceptions.APIException | None:
             return BodyTooLarge()
         case WriteTooLarge():
             return BodyTooLarge(_("the body is longer than the database takes"))
-        case SuspiciousOperation() | UnreadablePostError():
+        case SuspiciousOperation() | BadRequest() | MultiPartParserError() | UnreadablePostError():
             return exceptions.ParseError(_("the request cannot be read"), code="bad_request")
         case ShuttingDown():
             return Closing()

@@ -37,5 +37,5 @@ def mount_url(request: HttpRequest) -> str:
     """Return the path of the mount that `request` came to."""
     match = request.resolver_match
     assert match is not None  # noqa: S101
-    kwargs = {name: value for name, value in match.kwargs.items() if name not in ("run", "thread")}
+    kwargs = {name: value for name, value in match.kwargs.items() if name not in ("run", "thread", "call")}
     return reverse(f"{match.namespace}:agent", urlconf=getattr(request, "urlconf", None), kwargs=kwargs)

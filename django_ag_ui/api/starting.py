@@ -67,7 +67,9 @@ class StartView(PostView):
         comes_back = self.cursor is not None or self.idempotency is not None
         if comes_back and (earlier := self.find_earlier()) is not None:
             return self.attach(earlier)
-        gives_up = self.run_store.undecided(owner=self.owner, scope=self.scope, thread_id=accepted.thread_id)
+        gives_up = self.run_store.undecided(
+            owner=self.owner, scope=self.scope, server=self.server.namespace, thread_id=accepted.thread_id
+        )
         return self._begin(accepted, source=source, gives_up=gives_up)
 
     def start_in_thread(

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.views import redirect_to_login
+from django.core.exceptions import BadRequest
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render, resolve_url
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -27,7 +28,11 @@ class PageView(AGUIView):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         # The check of the CSRF token looks for it in a form only if the form was read before.
-        self.form = request._request.POST
+        try:
+            self.form = request._request.POST
+        except (LookupError, UnicodeError) as error:
+            # The charset of a form in parts may be a codec that makes no text.
+            raise BadRequest("the charset cannot be read") from error
         super().initial(request, *args, **kwargs)
 
     @cached_property

@@ -80,9 +80,8 @@ def read_answers(
     answered = [by_id[answer.id] for answer in answers]
     if any(interrupt.decision is not Decision.PENDING for interrupt in answered):
         return _repeated(answers, answered)
-    if any(interrupt.has_expired for interrupt in answered) and any(
-        answer.decision is not Decision.CANCELLED for answer in answers
-    ):
+    pairs = zip(answers, answered, strict=True)
+    if any(interrupt.has_expired and answer.decision is not Decision.CANCELLED for answer, interrupt in pairs):
         return _refuse(409, "interrupt_expired", _("the interrupt has expired, it can only be cancelled"))
     missing = [interrupt.id for interrupt in asked if interrupt not in answered]
     missing += [call for call in calls if call not in results]
@@ -151,7 +150,8 @@ def _answer(entry: "ResumeEntry", interrupt: StoredInterrupt, takes: Takes) -> A
 
 def _repeated(answers: Sequence[Answer], answered: Sequence[StoredInterrupt]) -> Attach | Refuse:
     deciders = {interrupt.decided_by for interrupt in answered}
-    is_equal = all(interrupt.answer == answer.said for answer, interrupt in zip(answers, answered, strict=True))
+    pairs = zip(answers, answered, strict=True)
+    is_equal = all(_text(restored(one.answer, answer.said)) == _text(one.answer) for answer, one in pairs)
     if is_equal and len(deciders) == 1 and (decider := deciders.pop()) is not None:
         return Attach(decider)
     return _refuse(409, "already_decided", _("the interrupt was decided before"))

@@ -18,6 +18,7 @@ from django_pydantic_agent.runs.following import READERS, Following
 from django_pydantic_agent.runs.lease import Beats
 from django_pydantic_agent.runs.live_log import END
 from django_pydantic_agent.runs.loop_watch import LoopWatch
+from django_pydantic_agent.runs.mounts import find_mount
 from django_pydantic_agent.runs.plan import RunPlan
 from django_pydantic_agent.runs.recorder import Recorder
 from django_pydantic_agent.runs.recovery import Recovery
@@ -101,7 +102,9 @@ class Engine(Following):
         return self.cancel(run, store=store) or is_live
 
     def cancel_asked(self, run: StoredRun, *, store: RunStore, conversation: ConversationStore | None) -> None:
-        """Cancel what a run has asked and nobody has decided."""
+        """Cancel what a run has asked and nobody has decided; `conversation` counts where its mount has none."""
+        with suppress(LookupError):
+            conversation = find_mount(run.server).conversation or conversation
         given_up = store.give_up(run.key, Decision.CANCELLED, conversation=conversation)
         self.announcer.decided(run, dict.fromkeys(given_up, Decision.CANCELLED))
 

@@ -38,6 +38,7 @@ def new_run(plan: RunPlan) -> NewRun:
         decider=plan.request.owner.key if plan.request.owner else "",
         gives_up=plan.gives_up,
         stops=plan.stops,
+        user=plan.request.user,
     )
 
 

@@ -42,6 +42,7 @@ class NewRun:
     besides to execute the run (see `runs/rebuild.py`). The run is accepted with all of `answers` to interrupts, by
     `decider`, or not at all; what the runs of the keys in `gives_up` asked is cancelled.
     Those of the keys in `stops` are asked to stop in the same transaction, so that they do wherever they execute.
+    `user` is who has posted.
     """
 
     owner: Owner | None
@@ -64,6 +65,7 @@ class NewRun:
     decider: str = ""
     gives_up: Sequence[int] = ()
     stops: Sequence[int] = ()
+    user: Any = None
 
     def accept_turn(self, run: int) -> int | None:
         """Write the turn for the run of this key and return the thread's revision, None outside of threads."""
@@ -378,8 +380,10 @@ class RunStore(Protocol):
         """Return the last run before this one in the same thread that is live, or whose interrupts are undecided."""
         ...
 
-    def asked_by(self, interrupt_id: str, *, owner: Owner | None, scope: str, thread_id: str) -> StoredRun | None:
-        """Return the run of a thread that ended with this interrupt."""
+    def asked_by(
+        self, interrupt_id: str, *, owner: Owner | None, scope: str, server: str, thread_id: str
+    ) -> StoredRun | None:
+        """Return the run of a thread that ended with this interrupt at this mount."""
         ...
 
     def interrupts(self, key: int) -> Sequence[StoredInterrupt]:
@@ -390,8 +394,8 @@ class RunStore(Protocol):
         """Return the interrupts that a run was accepted with the answers to."""
         ...
 
-    def undecided(self, *, owner: Owner | None, scope: str, thread_id: str) -> Sequence[int]:
-        """Return the keys of the runs of a thread that have undecided interrupts."""
+    def undecided(self, *, owner: Owner | None, scope: str, server: str, thread_id: str) -> Sequence[int]:
+        """Return the keys of the runs of a thread at this mount that have undecided interrupts."""
         ...
 
     def give_up(self, key: int, decision: Decision, *, conversation: "ConversationStore | None") -> Sequence[str]:

@@ -201,9 +201,11 @@ class MemoryRunStore(RunStore):
             ]
         return max(ahead, key=lambda run: self._entries[run.key].place, default=None)
 
-    def asked_by(self, interrupt_id: str, *, owner: Owner | None, scope: str, thread_id: str) -> StoredRun | None:
+    def asked_by(
+        self, interrupt_id: str, *, owner: Owner | None, scope: str, server: str, thread_id: str
+    ) -> StoredRun | None:
         with self._lock:
-            entries = self._of_thread(owner, scope, thread_id)
+            entries = self._of_thread(owner, scope, server, thread_id)
             return next((entry.stored() for entry in entries if interrupt_id in entry.asked), None)
 
     def interrupts(self, key: int) -> Sequence[StoredInterrupt]:
@@ -218,9 +220,9 @@ class MemoryRunStore(RunStore):
                 if interrupt.decided_by == key and interrupt.answer is not None
             ]
 
-    def undecided(self, *, owner: Owner | None, scope: str, thread_id: str) -> Sequence[int]:
+    def undecided(self, *, owner: Owner | None, scope: str, server: str, thread_id: str) -> Sequence[int]:
         with self._lock:
-            return [entry.run.key for entry in self._of_thread(owner, scope, thread_id) if entry.undecided]
+            return [entry.run.key for entry in self._of_thread(owner, scope, server, thread_id) if entry.undecided]
 
     def give_up(self, key: int, decision: Decision, *, conversation: "ConversationStore | None") -> Sequence[str]:
         with self._lock:
@@ -278,10 +280,14 @@ class MemoryRunStore(RunStore):
                     del self._by_idempotency[entry.idempotency_name]
             del self._ended[:-ENDED_RUNS]
 
-    def _of_thread(self, owner: Owner | None, scope: str, thread_id: str) -> list[_Entry]:
-        name = (owner, scope, thread_id)
-        runs = [self._entries[key] for key in self._names.values()]
-        return [entry for entry in runs if (entry.run.owner, entry.run.scope, entry.run.thread_id) == name]
+    def _of_thread(self, owner: Owner | None, scope: str, server: str, thread_id: str) -> list[_Entry]:
+        name = (owner, scope, server, thread_id)
+        entries = [self._entries[key] for key in self._names.values()]
+        return [
+            entry
+            for entry in entries
+            if (entry.run.owner, entry.run.scope, entry.run.server, entry.run.thread_id) == name
+        ]
 
     def _decided(self, new: NewRun, run: int) -> list[StoredInterrupt]:
         """Return the interrupts that a new run answers, as they are then."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.base_user import AbstractBaseUser
+from django.contrib.auth.models import User
 from django.db import models
 from django.test import Client
 from django.test.utils import isolate_apps
@@ -64,6 +65,12 @@ def test_C25_keys_that_look_alike_are_different_owners(db: None, user_model: Any
         start(person(pk=key), f"r{number}")
     for number, key in enumerate(["1", "01", " 1", "1 ", "a", "A"]):
         assert runs_of(person(pk=key)) == [f"r{number}"]
+
+
+def test_nothing_is_left_of_a_post_whose_user_is_deleted_meanwhile(live: None, user: User, client: Client):
+    urls.context.does = lambda request: User.objects.filter(pk=user.pk).delete() and None
+    events(post(client, "/agent/", "r1", "hi"))
+    assert not Run.objects.exists()
 
 
 def test_C25_no_text_key_equals_an_anonymous_bucket(db: None, user_model: Any):

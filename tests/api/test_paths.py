@@ -55,6 +55,7 @@ def test_a_segment_survives_the_url_machinery(run_id: str):
     [
         ("/agent/", "/agent/"),
         ("/agent/runs/r1/", "/agent/"),
+        ("/agent/runs/r1/effects/c1/resolve/", "/agent/"),
         ("/teams/red/agent/resume/r1/", "/teams/red/agent/"),
     ],
 )

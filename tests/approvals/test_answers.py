@@ -3,6 +3,7 @@
 import pytest
 from django.test import Client
 
+from django_pydantic_agent.contrib.store.models import Interrupt, Thread
 from tests.api.posting import events, user_message
 from tests.api.tabs import fresh
 from tests.approvals.agent import BIG, DONE, model
@@ -54,8 +55,6 @@ def test_C13_the_arguments_that_run_are_the_servers_digit_for_digit(asker: Asker
 
 
 def test_C13_the_ledger_and_the_card_show_the_exact_digits(talk: Asker):
-    from django_pydantic_agent.contrib.store.models import Interrupt
-
     (interrupt,) = talk.ask("erase", run_id="r1")
     assert str(BIG) in talk.run("r1")["interrupts"][0]["message"]
     row = Interrupt.objects.get()
@@ -116,6 +115,26 @@ def test_C26_nobody_else_can_answer(asker: Asker, stranger: Client):
     assert DONE == []
 
 
+@pytest.mark.parametrize("mount", ["talk", "strict", "bare", "plain"])
+@pytest.mark.parametrize("own", ["talk", "bare"])
+def test_what_a_run_asks_is_answered_at_its_own_mount_only(client: Client, own: str, mount: str):
+    asker = Asker(client, f"/{own}/")
+    (interrupt,) = asker.ask("erase 7", run_id="r1")
+    elsewhere = Asker(client, f"/{mount}/")
+    for entry in (approve(interrupt), cancel(interrupt)) if mount != own else ():
+        assert elsewhere.refused(entry) == (422, "unknown_interrupt", [])
+    asker.answer(approve(interrupt))
+    assert DONE == [7]
+
+
+def test_a_new_message_at_another_mount_gives_up_nothing(client: Client):
+    asker = Asker(client, "/bare/")
+    (interrupt,) = asker.ask("erase 7", run_id="r1")
+    assert Asker(client, "/plain/").say("hello")[-1]["outcome"]["type"] == "success"
+    asker.answer(approve(interrupt))
+    assert DONE == [7]
+
+
 def test_C17_an_equal_answer_shows_the_run_that_has_it_and_another_one_is_refused(asker: Asker):
     (interrupt,) = asker.ask("erase 7")
     asker.answer(approve(interrupt), run_id="r2")
@@ -126,6 +145,20 @@ def test_C17_an_equal_answer_shows_the_run_that_has_it_and_another_one_is_refuse
     assert asker.refused(cancel(interrupt)) == (409, "already_decided", [])
     assert asker.refused(approve(interrupt, editedArgs={"order_id": 8})) == (409, "already_decided", [])
     assert DONE == [7]
+
+
+def test_C17_an_answer_is_repeated_with_equal_doubles_and_not_with_true_for_one(asker: Asker):
+    def edited(*values: object) -> dict[str, object]:
+        return approve(interrupt, editedArgs={"values": values, "note": "n"})
+
+    (interrupt,) = asker.ask("rate")
+    asker.answer(edited(1, 2.0), run_id="r2")
+    for values in ([1.0, 2], [1, 2.0]):
+        again = asker.copy().take(asker.send(resume=[edited(*values)]))
+        assert again[0]["runId"] == "r2"
+    for values in ([True, 2.0], [1], [1, 2, 3]):
+        assert asker.refused(edited(*values))[:2] == (409, "already_decided")
+    assert DONE == [([1, 2], "n")]
 
 
 def test_C17_what_was_denied_is_not_approved_later(asker: Asker):
@@ -218,3 +251,11 @@ def test_cancelling_an_interrupted_run_cancels_what_it_has_asked_and_nothing_els
     assert asker.refused(approve(interrupt)) == (409, "already_decided", [])
     assert asker.say("hello")[-1]["outcome"]["type"] == "success"
     assert DONE == []
+
+
+@pytest.mark.parametrize("mount", ["bare", "plain"])
+def test_cancelling_at_a_mount_without_threads_ends_the_wait_of_the_thread(talk: Asker, mount: str):
+    talk.ask("erase 7", run_id="r1")
+    assert talk.client.post(f"/{mount}/runs/r1/cancel/").json()["interrupts"] == []
+    assert talk.stored()["interrupts"] == []
+    assert Thread.objects.get().waiting_run is None

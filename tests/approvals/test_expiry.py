@@ -43,6 +43,16 @@ def test_C17_an_expired_interrupt_is_not_shown_and_can_only_be_cancelled(asker: 
     assert (DONE, asker.messages[-1]["content"]) == ([], "done")
 
 
+def test_an_expired_interrupt_that_is_cancelled_holds_up_no_other(asker: Asker):
+    late, other = asker.ask("erase 1, erase 2")
+    past = datetime.now(UTC) - timedelta(seconds=1)
+    assert Interrupt.objects.filter(interrupt_id=late["id"]).update(expires_at=past)
+    assert asker.refused(approve(late), cancel(other)) == (409, "interrupt_expired", [])
+    assert asker.refused(approve(other)) == (422, "answers_missing", [late["id"]])
+    asker.answer(approve(other), cancel(late))
+    assert (DONE, asker.messages[-1]["content"]) == ([2], "done")
+
+
 def test_a_new_message_goes_on_behind_an_expired_interrupt(asker: Asker):
     (interrupt,) = asker.ask("erase 7")
     expire()

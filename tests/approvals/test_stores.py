@@ -19,7 +19,7 @@ from django_pydantic_agent.stores.memory_conversations import MemoryConversation
 from tests.core.plans import OWNER, plan
 
 pytestmark = pytest.mark.django_db
-THREAD = {"owner": OWNER, "scope": "", "thread_id": "thread-1"}
+THREAD = {"owner": OWNER, "scope": "", "server": "ag_ui", "thread_id": "thread-1"}
 Create = Callable[..., StoredRun]
 
 
@@ -72,6 +72,12 @@ def test_what_a_run_asks_is_kept_as_it_was_asked(store: RunStore, asking: Stored
     assert store.undecided(**THREAD) == [asking.key]
     assert store.asked_by("i1", **THREAD | {"thread_id": "other"}) is None
     assert store.asked_by("i1", **THREAD | {"owner": None}) is None
+
+
+def test_what_a_run_asks_is_asked_at_its_own_mount(store: RunStore, asking: StoredRun):
+    for server in ("other", "AG_UI"):
+        assert store.asked_by("i1", **THREAD | {"server": server}) is None
+        assert store.undecided(**THREAD | {"server": server}) == []
 
 
 def test_a_decision_is_written_with_the_run_that_brings_it(store: RunStore, asking: StoredRun, create: Create):

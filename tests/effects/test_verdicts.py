@@ -3,6 +3,7 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
+from urllib.parse import quote
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -10,6 +11,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from pydantic_ai.messages import ToolReturnPart
 
+from django_ag_ui.api.paths import encode_id
 from django_pydantic_agent.contrib.store.default_step_store import DefaultStepStore
 from django_pydantic_agent.contrib.store.effects import settle
 from django_pydantic_agent.contrib.store.models import Run, ToolEffect
@@ -64,6 +66,15 @@ def test_a_verdict_settles_a_call_and_leaves_its_status(client, user, unknown):
     assert ToolEffect.objects.get().verdict_by == f"user:{user.pk}"
     assert f"user:{user.pk}" not in str(row)
     assert row_of(client)["unresolved_effects"] == len(unresolved(user)) == 0
+
+
+def test_the_link_to_a_verdict_is_usable_whatever_the_id_of_the_run_and_however_it_was_asked_for(client):
+    run_id = "run 1?é~"
+    events(post(client, "/strict/", run_id, "hurry timeout"))
+    for segment in (encode_id(run_id), quote(run_id)):
+        (row,) = client.get(f"/strict/runs/{segment}/effects/").json()["effects"]
+        assert row["links"] == {"resolve": f"/strict/runs/{encode_id(run_id)}/effects/hurry-timeout/resolve/"}
+    assert resolve(client, row["links"]["resolve"]).status_code == 200
 
 
 def test_a_second_verdict_is_told_the_first(client, unknown):

@@ -2,6 +2,7 @@
 
 import json
 from io import StringIO
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,14 +13,15 @@ from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection, transaction
 
 from django_pydantic_agent.contrib.store import erasure
+from django_pydantic_agent.contrib.store.claiming import claim_at_login
 from django_pydantic_agent.contrib.store.export import LEDGER
 from django_pydantic_agent.contrib.store.models import HistoryMessage, Run, RunFrames, Thread, ThreadMessage
 from django_pydantic_agent.exceptions import LeaseLost
-from django_pydantic_agent.ownership import Owner
+from django_pydantic_agent.ownership import BUCKET_SESSION_KEY, Owner
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores.base import RunQuery
 from django_pydantic_agent.testing.step_store import prompt, snapshot
-from tests.store.factories import step_store
+from tests.store.factories import request_of, step_store
 from tests.store.test_pruning import ALL, ended, everything, going, leave_unresolved, store
 from tests.store.test_run_store import create, write
 
@@ -118,8 +120,33 @@ class TestDeletionOfAUser:
         User.objects.create(pk=pk, username="eve")
         assert rows_of(owner) == 0
         User.objects.create(username="other")
-        assert erase("--left-over") == "1 threads and 10 runs of 1 owners deleted.\n"
+        assert erase("--left-over") == "1 thread and 10 runs of 1 owner deleted.\n"
         assert everything() == [[]] * len(ALL)
+
+    def test_nothing_is_left_of_a_post_that_was_in_flight(self, ada):
+        user, owner = User.objects.get(pk=ada.pk), Owner.of_user(ada)
+        ada.delete()
+        create(store, "run", owner, user=user)
+        assert everything() == [[]] * len(ALL)
+
+    def test_nothing_is_left_of_a_login_that_was_in_flight(self, ada):
+        request, user = request_of(ada), User.objects.get(pk=ada.pk)
+        request.session = {BUCKET_SESSION_KEY: "b"}
+        fill(Owner.of_bucket("b"))
+        ada.delete()
+        claim_at_login(sender=User, request=request, user=user)
+        assert everything() == [[]] * len(ALL)
+
+    @pytest.mark.parametrize("user", [None, SimpleNamespace(pk=1), User(pk=1)], ids=str)
+    def test_who_is_no_row_of_the_table_of_users_keeps_what_is_started(self, user):
+        create(store, "run", Owner("user:1"), user=user)
+        assert ids(Owner("user:1")) == {"run"}
+
+    def test_what_somebody_starts_for_another_owner_stays_with_that_one(self, ada):
+        user = User.objects.get(pk=ada.pk)
+        ada.delete()
+        create(store, "run", BOB, user=user)
+        assert ids(BOB) == {"run"}
 
     def test_a_user_who_is_saved_again_keeps_everything(self, ada):
         fill(Owner.of_user(ada))
@@ -141,7 +168,7 @@ class TestDeletionOfAUser:
             ada.delete()
         assert not User.objects.exists()
         assert "away" in caplog.text
-        assert erase("--deleted-users") == "1 threads and 10 runs of 1 owners deleted.\n"
+        assert erase("--deleted-users") == "1 thread and 10 runs of 1 owner deleted.\n"
         assert everything() == [[]] * len(ALL)
 
 
@@ -152,13 +179,13 @@ class TestCommand:
         before = everything()
         fill(Owner.of_user(ada))
         dry = erase("--user", str(ada.pk), "--dry-run")
-        assert dry == "1 threads and 10 runs of 1 owners would be deleted.\n"
+        assert dry == "1 thread and 10 runs of 1 owner would be deleted.\n"
         assert rows_of(Owner.of_user(ada))
         assert erase("--user", str(ada.pk), "--batch-size=1") == dry.replace("would be ", "")
         assert everything() == before
         assert erase("anon:b") == dry.replace("would be ", "")
         assert not rows_of(Owner.of_bucket("b"))
-        assert erase("anon:b") == "0 threads and 0 runs of 1 owners deleted.\n"
+        assert erase("anon:b") == "0 threads and 0 runs of 1 owner deleted.\n"
 
     def test_it_erases_the_owners_whose_user_is_gone_and_no_others(self, ada):
         fill(Owner.of_user(ada))
@@ -166,7 +193,7 @@ class TestCommand:
         before = everything()
         fill(BOB)
         ended("odd", owner=Owner("user:not a number"))
-        assert erase("--deleted-users") == "1 threads and 10 runs of 1 owners deleted.\n"
+        assert erase("--deleted-users") == "1 thread and 10 runs of 1 owner deleted.\n"
         Run.objects.of_owner(Owner("user:not a number")).delete()
         HistoryMessage.objects.exclude(pk__in=[row[0] for row in before[-1]]).delete()
         assert everything() == before

@@ -102,7 +102,7 @@ class TestWhatGoes:
     def test_C43_what_ended_too_long_ago_goes_with_all_that_belongs_to_it(self):
         for thread in ("", "thread"):
             ended(f"old {thread}", days_ago=7.1, thread=thread)
-        assert "1 threads and 1 runs outside of threads pruned" in prune("--older-than=7")
+        assert "1 thread and 1 run outside of threads pruned" in prune("--older-than=7")
         assert everything() == [[]] * len(ALL)
 
     def test_C43_what_ended_since_then_stays_as_it_was(self):
@@ -178,7 +178,7 @@ class TestWhatGoes:
             for thread in ("", "thread"):
                 ended(f"{owner.key[:4]} {thread}", owner=owner, thread=thread)
         out = prune("--anonymous-older-than=7", "--older-than=30")
-        assert "1 threads and 1 runs outside of threads of anonymous visitors pruned" in out
+        assert "1 thread and 1 run outside of threads of anonymous visitors pruned" in out
         assert run_ids() == {"user ", "user thread"}
 
     def test_C43_an_idempotency_key_lives_as_long_as_its_run(self):
@@ -205,7 +205,7 @@ class TestHow:
         ended("third", thread="thread")
         before = everything()
         out = prune("--older-than=7", "--dry-run", "--batch-size=1")
-        assert "1 threads and 2 runs outside of threads would be pruned" in out
+        assert "1 thread and 2 runs outside of threads would be pruned" in out
         assert everything() == before
 
     def test_C43_any_number_goes_in_small_transactions_and_again_is_nothing(self, monkeypatch):
@@ -238,7 +238,7 @@ class TestHow:
             return delete_thread(threads, **arguments)
 
         monkeypatch.setattr(pruning, "delete_thread", refusing)
-        with pytest.raises(CommandError, match="1 batches could not be pruned"):
+        with pytest.raises(CommandError, match="1 batch could not be pruned"):
             prune("--older-than=1")
         assert run_ids() == {"1"}
         assert "torn page" in caplog.text

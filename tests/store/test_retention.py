@@ -169,7 +169,7 @@ class TestHow:
             return drop(log, **arguments)
 
         monkeypatch.setattr(RunLog, "drop", refusing)
-        with pytest.raises(CommandError, match="1 logs could not be dealt with"):
+        with pytest.raises(CommandError, match="1 log could not be dealt with"):
             prune("--older-than=1")
         assert kept(store) == {"0": 0, "1": 4, "2": 0}
         assert "torn page" in caplog.text
@@ -180,7 +180,7 @@ class TestHow:
             store.commit([write(one, 2, EVENT, begins=True)])
         store.commit([write(run, 3, EVENT, ending=ending(frame=TERMINAL))])
         whole = read(store, run)
-        assert "1 logs with 4 events tidied" in prune()
+        assert "1 log with 4 events tidied" in prune()
         assert list(RunFrames.objects.filter(run=run.key).values_list("is_compressed", flat=True)) == [True]
         assert not RunFrames.objects.filter(run=live.key, is_compressed=True).exists()
         assert read(store, run) == whole

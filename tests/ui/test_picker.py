@@ -292,6 +292,37 @@ def test_a_form_that_says_nothing_is_refused(client: Client, fields):
     assert client.post("/talk/ui/", fields).status_code == 400
 
 
+PART = b'--b\r\nContent-Disposition: form-data; name="message"\r\n'
+FILE = PART.replace(b'"\r\n', b'"; filename="a"\r\n')
+URLENCODED, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data; boundary=b"
+UNREADABLE = {
+    "no boundary": ("multipart/form-data", b"hello", 400),
+    "a boundary of no ASCII": ("multipart/form-data; boundary=é", b"hello", 400),
+    "bad base64": (MULTIPART, FILE + b"Content-Transfer-Encoding: base64\r\n\r\nabcde\r\n--b--\r\n", 400),
+    "a long header": (MULTIPART, PART + b"X: " + b"x" * 9_000 + b"\r\n\r\nhello\r\n--b--\r\n", 400),
+    "another charset": (f"{URLENCODED}; charset=utf-16", b"message=hello", 400),
+    "a charset of no text": (f"{MULTIPART}; charset=hex", PART + b"\r\nhello\r\n--b--\r\n", 400),
+    "a charset of nothing": (f"{MULTIPART}; charset=undefined", PART + b"\r\nhello\r\n--b--\r\n", 400),
+    "too many fields": (URLENCODED, b"&".join([b"a=1"] * 1_001), 400),
+    "too many fields in parts": (MULTIPART, (PART + b"\r\nhello\r\n") * 1_001 + b"--b--\r\n", 400),
+    "too many files": (MULTIPART, (FILE + b"\r\na\r\n") * 101 + b"--b--\r\n", 400),
+    "too much": (URLENCODED, b"message=" + b"x" * 3_000_000, 413),
+    "too much in parts": (MULTIPART, PART + b"\r\n" + b"x" * 3_000_000 + b"\r\n--b--\r\n", 413),
+}
+
+
+@pytest.mark.parametrize(("content_type", "body", "status"), UNREADABLE.values(), ids=UNREADABLE.keys())
+def test_a_form_that_cannot_be_read_is_refused_on_a_page(client: Client, content_type: str, body: bytes, status: int):
+    Tab(client).say("hello")
+    run = Run.objects.get().run_id
+    threads = [f"threads/t1/{more}" for more in ("", "rename/", "archive/", "delete/")]
+    for path in ("", f"runs/{run}/", f"runs/{run}/cancel/", *threads):
+        response = client.generic("POST", f"/talk/ui/{path}", body, content_type=content_type)
+        assert response.status_code == status
+        assert read(response.content.decode()).one("p", role="alert").text
+    assert (Run.objects.count(), Thread.objects.count()) == (1, 1)
+
+
 def test_rows_alone_have_an_etag_that_follows_what_they_show(client: Client):
     Tab(client).say("hello")
     response = client.get("/talk/ui/rows/")

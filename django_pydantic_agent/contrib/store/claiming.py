@@ -9,6 +9,7 @@ from django.db import DatabaseError, IntegrityError, router, transaction
 from django.db.models import QuerySet
 
 from django_pydantic_agent.connections import patiently
+from django_pydantic_agent.contrib.store.erasure import erase_if_deleted
 from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.contrib.store.models import Run, Thread
 from django_pydantic_agent.contrib.store.querysets import ThreadQuerySet, digests, idempotency_digest
@@ -42,6 +43,8 @@ def claim_at_login(sender: Any, request: Any, user: Any, **_: Any) -> None:
         logger.exception("What a visitor had could not be given to the user who logged in.")
     else:
         del session[BUCKET_SESSION_KEY]
+        check = partial(erase_if_deleted, user, Owner.of_user(user))
+        transaction.on_commit(check, using=router.db_for_write(Run), robust=True)
 
 
 def claim(source: Owner, target: Owner) -> None:

@@ -19,7 +19,7 @@ from django_pydantic_agent.contrib.store.fields import DigestField
 from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.contrib.store.models import Run, Thread
 from django_pydantic_agent.contrib.store.querysets import RunQuerySet, ThreadQuerySet
-from django_pydantic_agent.ownership import ERASED, USER, Owner
+from django_pydantic_agent.ownership import ERASED, USER, Owner, key_field
 
 BATCH_SIZE = 100
 
@@ -44,6 +44,19 @@ def erase_at_deletion(sender: Any, instance: Any, using: str, **_: Any) -> None:
             erase(owner)
 
     transaction.on_commit(erase_deleted, using=using, robust=True)
+
+
+def erase_if_deleted(user: Any, owner: Owner) -> None:
+    """Erase what was written for a user who has been deleted meanwhile; call it once that is committed.
+
+    Who is deleted later is erased with it. Identities that are no row of the table of users are never deleted.
+    """
+    model = get_user_model()
+    if not isinstance(user, model) or user._state.adding or Owner.of_user(user) != owner:
+        return
+    aliases = {router.db_for_write(model), user._state.db}
+    if not any(model._base_manager.using(alias).filter(pk=user.pk).exists() for alias in aliases):
+        erase(owner)
 
 
 def set_aside_at_creation(sender: Any, instance: Any, created: bool, raw: bool, using: str, **_: Any) -> None:
@@ -83,7 +96,7 @@ def delete_all(owner: Owner, *, batch_size: int) -> ErasedTally:
     The newest runs go first, so that nothing is left that has read what an older one wrote.
     """
     return ErasedTally(
-        runs=sum(iter(lambda: patiently(lambda: _delete_runs(owner, batch_size)), 0)),
+        runs=sum(sum(batch) for batch in iter(lambda: patiently(lambda: _delete_runs(owner, batch_size)), [])),
         threads=sum(iter(lambda: patiently(lambda: _delete_threads(owner, batch_size)), 0)),
     )
 
@@ -111,15 +124,16 @@ def deleted_users() -> Iterator[Owner]:
         yield from (Owner(key) for key in by_pk.values() if key not in there)
 
 
-def _delete_runs(owner: Owner, batch_size: int) -> int:
+def _delete_runs(owner: Owner, batch_size: int) -> list[bool]:
+    """Delete the newest runs of an owner; return of each whether it was no delegate."""
     using = _alias()
     with transaction.atomic(using=using):
         runs = _runs().of_owner(owner)
         newest = list(runs.order_by("-pk").values_list("pk", flat=True)[:batch_size])
         locked = runs.filter(pk__in=newest).select_for_update().order_by("pk")
-        doomed = dict(locked.values_list("pk", "run_digest"))
-        delete_runs(doomed, using=using)
-        return len(doomed)
+        doomed = list(locked.values_list("pk", "run_digest", "is_ledger_only"))
+        delete_runs({key: run_digest for key, run_digest, _ in doomed}, using=using)
+        return [not is_ledger_only for _, _, is_ledger_only in doomed]
 
 
 def _delete_threads(owner: Owner, batch_size: int) -> int:
@@ -151,10 +165,13 @@ def _keys(prefix: str) -> list[str]:
 
 def _pk(model: Any, key: str) -> Any:
     """Return the primary key that an owner's key names, None where the table of users can have no such one."""
+    field = key_field(model)
     try:
-        return model._meta.pk.to_python(key.removeprefix(USER))
+        pk = field.to_python(key.removeprefix(USER))
+        field.run_validators(pk)
     except ValidationError:
         return None
+    return pk
 
 
 def _alias() -> str:

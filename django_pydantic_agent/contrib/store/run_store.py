@@ -4,6 +4,7 @@ import json
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.db import IntegrityError, connections, router, transaction
@@ -13,6 +14,7 @@ from django.db.models import Exists, OuterRef, Q
 from django_pydantic_agent.contrib.store import approvals, commits
 from django_pydantic_agent.contrib.store.cursors import Cursors
 from django_pydantic_agent.contrib.store.effects import effects_of
+from django_pydantic_agent.contrib.store.erasure import erase_if_deleted
 from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.contrib.store.models import Interrupt, Run, RunFrames
 from django_pydantic_agent.contrib.store.outages import despite_deadlocks, insistently
@@ -140,6 +142,7 @@ class DatabaseRunStore:
                     cancel_after=new.cancel_after,
                 )
                 transaction.on_commit(lambda: on_commit(run, first_frame), using=alias, robust=True)
+                transaction.on_commit(partial(erase_if_deleted, new.user, new.owner), using=alias, robust=True)
         except IntegrityError:
             taken = self.get(owner=new.owner, scope=new.scope, run_id=new.run_id)
             if taken is not None:
@@ -232,11 +235,15 @@ class DatabaseRunStore:
         owner = ahead.values_list("owner", flat=True).first()
         return None if owner is None else next(self._stored(ahead[:1], Owner(owner)), None)
 
-    def asked_by(self, interrupt_id: str, *, owner: Owner | None, scope: str, thread_id: str) -> StoredRun | None:
+    def asked_by(
+        self, interrupt_id: str, *, owner: Owner | None, scope: str, server: str, thread_id: str
+    ) -> StoredRun | None:
         if owner is None:
             return None
         runs = self._runs.for_owner(owner, scope, thread=thread_id)
-        return next(self._stored(runs.filter(asked__interrupt_digest=digest(interrupt_id)), owner), None)
+        asking = self._stored(runs.filter(asked__interrupt_digest=digest(interrupt_id)), owner)
+        # Not by the database, whose collation may take two names for one.
+        return next((run for run in asking if run.server == server), None)
 
     def interrupts(self, key: int) -> Sequence[StoredInterrupt]:
         return approvals.read(using=self._alias, run=key)
@@ -244,12 +251,12 @@ class DatabaseRunStore:
     def answers(self, key: int) -> Sequence[StoredInterrupt]:
         return [found for found in approvals.read(using=self._alias, decided_by_run=key) if found.answer is not None]
 
-    def undecided(self, *, owner: Owner | None, scope: str, thread_id: str) -> Sequence[int]:
+    def undecided(self, *, owner: Owner | None, scope: str, server: str, thread_id: str) -> Sequence[int]:
         if owner is None:
             return []
-        runs = self._runs.for_owner(owner, scope, thread=thread_id)
         undecided = Interrupt.objects.undecided().filter(run=OuterRef("pk"))
-        return list(runs.filter(Exists(undecided)).values_list("pk", flat=True))
+        runs = self._runs.for_owner(owner, scope, thread=thread_id).filter(Exists(undecided))
+        return [key for key, asked_at in runs.values_list("pk", "server") if asked_at == server]
 
     def give_up(self, key: int, decision: Decision, *, conversation: "ConversationStore | None") -> Sequence[str]:
         with transaction.atomic(using=self._alias):

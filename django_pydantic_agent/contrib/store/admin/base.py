@@ -3,9 +3,12 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from django import forms
 from django.contrib import admin, messages
-from django.contrib.admin.views.main import ChangeList
-from django.core.exceptions import PermissionDenied
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.views.main import SEARCH_VAR, ChangeList, ChangeListSearchForm
+from django.core.exceptions import BadRequest, PermissionDenied
 from django.core.paginator import Paginator
 from django.db import models
 from django.http import Http404, HttpRequest, HttpResponseBase
@@ -24,9 +27,13 @@ else:
     _ModelAdmin = admin.ModelAdmin
 
 COUNTED_ROWS = 10_000
+LARGEST_KEY = 2**63 - 1
 
 MAX_AT_ONCE = 100
 """On how many rows an action is done that changes them one by one."""
+
+MAX_SEARCH_CHARACTERS = 1_000
+"""The longest text to search for; SQLite fails on patterns of 50,000 bytes."""
 
 TEMPLATES = "admin/django_pydantic_agent_store"
 
@@ -41,8 +48,25 @@ class BoundedPaginator(Paginator):  # type: ignore[type-arg]
         return int(rows.order_by().values("pk")[:COUNTED_ROWS].count())
 
 
+class SearchForm(ChangeListSearchForm):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields[SEARCH_VAR] = forms.CharField(
+            required=False, strip=False, max_length=MAX_SEARCH_CHARACTERS, label=_("Search")
+        )
+
+
 class NarrowChangeList(ChangeList):
-    """Loads the columns that the list shows."""
+    """Loads the columns that the list shows, and is filtered by what it offers only, with text that can be stored."""
+
+    search_form_class = SearchForm
+
+    def get_filters(self, request: HttpRequest) -> Any:
+        offered = self.model_admin.offered_lookups()  # type: ignore[attr-defined]
+        for lookup, values in self.get_filters_params().items():
+            if lookup not in offered or any("\0" in value for value in values):
+                raise IncorrectLookupParameters
+        return super().get_filters(request)
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> "models.QuerySet[models.Model]":
         queryset = super().get_queryset(request, exclude_parameters)
@@ -53,11 +77,13 @@ class NarrowChangeList(ChangeList):
 class ReadOnlyAdmin(_ModelAdmin):
     """Shows the columns in `columns`, and loads no others.
 
-    Columns in `payloads` may be large: their row shows the beginning and leads to the whole.
+    Columns in `payloads` may be large: their row shows the beginning and leads to the whole. `linked` are the lookups
+    by which other pages lead to this list.
     """
 
     columns: ClassVar[tuple[str, ...]] = ()
     payloads: ClassVar[tuple[str, ...]] = ()
+    linked: ClassVar[tuple[str, ...]] = ()
     list_per_page = 50
     paginator = BoundedPaginator
     show_full_result_count = False
@@ -72,6 +98,19 @@ class ReadOnlyAdmin(_ModelAdmin):
         related = sorted({name.split("__")[0] for name in self.columns if "__" in name})
         queryset = super().get_queryset(request).only(*self.columns)
         return queryset.select_related(*related) if related else queryset
+
+    def offered_lookups(self) -> set[str]:
+        """Return the parameters of addresses by which the list may be filtered."""
+        offered = set(self.linked)
+        for one in self.list_filter:
+            offered |= {f"{one}__exact", f"{one}__isnull"} if isinstance(one, str) else {one.parameter_name}  # type: ignore[union-attr]
+        return offered
+
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
+        return lookup in self.linked or super().lookup_allowed(lookup, value, request)  # type: ignore[arg-type]
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        return super().get_object(request, object_id, from_field or None)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return NarrowChangeList
@@ -103,6 +142,8 @@ class ReadOnlyAdmin(_ModelAdmin):
         # Django itself answers 200 to an action that is not offered.
         if any(name and name not in self.get_actions(request) for name in request.POST.getlist("action")):
             raise PermissionDenied
+        if not all(_is_key(chosen) for chosen in request.POST.getlist(ACTION_CHECKBOX_NAME)):
+            raise BadRequest("what is selected is no row")
         return super().changelist_view(request, extra_context)
 
     def get_urls(self) -> list[URLPattern]:
@@ -161,6 +202,10 @@ class ReadOnlyAdmin(_ModelAdmin):
 
         payload.__name__ = name
         return payload
+
+
+def _is_key(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= len(str(LARGEST_KEY)) and int(text) <= LARGEST_KEY
 
 
 class ExportAdmin(ReadOnlyAdmin):

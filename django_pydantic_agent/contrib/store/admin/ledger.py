@@ -3,7 +3,6 @@
 from typing import Any
 
 from django.contrib import admin
-from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
@@ -17,9 +16,7 @@ class LedgerAdmin(ReadOnlyAdmin):
 
     ordering = ("-pk",)
     list_display_links = ("pk",)
-
-    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
-        return lookup == "run__id__exact" or super().lookup_allowed(lookup, value, request)  # type: ignore[arg-type]
+    linked = ("run__id__exact",)
 
     @admin.display(description=_("run"))
     def run_link(self, row: Any) -> str:

@@ -107,6 +107,7 @@ class RunAdmin(ExportAdmin):
         "tokens",
         "thread_id",
     )
+    linked = ("in_thread__id__exact",)
     list_filter = ("status", UnresolvedFilter, WaitsForApproval, StartedFilter, ServerFilter)
     search_fields = ("run_id", "thread_id", "owner", "preview")
     ordering = ("-pk",)
@@ -165,9 +166,6 @@ class RunAdmin(ExportAdmin):
             self.route("text", "<int:seq>/", view=self.text_view),
             *super().get_urls(),
         ]
-
-    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
-        return lookup == "in_thread__id__exact" or super().lookup_allowed(lookup, value, request)  # type: ignore[arg-type]
 
     def lines(self, rows: "QuerySet[Any]") -> Iterator[dict[str, Any]]:
         from django_pydantic_agent.contrib.store.export import export_runs

@@ -11,6 +11,16 @@ from django.core.management.base import CommandError
 from django_pydantic_agent.ownership import ANONYMOUS, ERASED, USER, Owner
 
 MOST_DAYS = 36_500
+LARGEST_BATCH = 10_000
+LARGEST_KEY = 2**63 - 1
+
+REPEATED_CHARACTERS = 80
+"""How much of what somebody has typed is repeated in what refuses it."""
+
+
+def shown(text: str) -> str:
+    """Return an argument as it is quoted, without what is too long of it."""
+    return repr(text if len(text) <= REPEATED_CHARACTERS else f"{text[:REPEATED_CHARACTERS]}…")
 
 
 def days(text: str) -> float:
@@ -19,7 +29,7 @@ def days(text: str) -> float:
     except ValueError:
         number = -1
     if not 0 <= number <= MOST_DAYS:
-        raise ArgumentTypeError(f"{text!r} is not a number of days from 0 to {MOST_DAYS}")
+        raise ArgumentTypeError(f"{shown(text)} is not a number of days from 0 to {MOST_DAYS}")
     return number
 
 
@@ -27,25 +37,33 @@ def days_ago(number: float) -> datetime:
     return datetime.now(UTC) - timedelta(days=min(number, MOST_DAYS))
 
 
-def above_zero(text: str) -> int:
+def batch_size(text: str) -> int:
+    return _whole_number(text, 1, LARGEST_BATCH)
+
+
+def row_key(text: str) -> int:
+    return _whole_number(text, 0, LARGEST_KEY)
+
+
+def _whole_number(text: str, lowest: int, highest: int) -> int:
     try:
         number = int(text)
     except ValueError:
-        number = 0
-    if number < 1:
-        raise ArgumentTypeError(f"{text!r} is not a whole number above 0")
+        number = lowest - 1
+    if not lowest <= number <= highest:
+        raise ArgumentTypeError(f"{shown(text)} is not a whole number from {lowest} to {highest}")
     return number
 
 
 def owner_key(text: str) -> Owner:
     if not any(text.startswith(prefix) and text != prefix for prefix in (USER, ANONYMOUS, ERASED)):
-        raise ArgumentTypeError(f"{text!r} is not the key of an owner: user:<primary key> or anon:<bucket>")
+        raise ArgumentTypeError(f"{shown(text)} is not the key of an owner: user:<primary key> or anon:<bucket>")
     return Owner(text)
 
 
 def add_batches(parser: ArgumentParser, *, of: str, done: str) -> None:
     """Add `--batch-size`, how many `of` what in one transaction, and `--dry-run`, in which nothing is `done`."""
-    parser.add_argument("--batch-size", type=above_zero, default=100, metavar="N", help=f"{of} per transaction (100)")
+    parser.add_argument("--batch-size", type=batch_size, default=100, metavar="N", help=f"{of} per transaction (100)")
     parser.add_argument("--dry-run", action="store_true", help=f"only say how much would be {done}")
 
 
@@ -64,4 +82,4 @@ def owner_of(owner: Owner | None, user: str | None) -> Owner | None:
     try:
         return Owner.of_user(model(pk=model._meta.pk.to_python(user)))
     except ValidationError:
-        raise CommandError(f"{user!r} is not a primary key of a user.") from None
+        raise CommandError(f"{shown(user)} is not a primary key of a user.") from None

@@ -5,6 +5,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from django_pydantic_agent.contrib.store.erasure import ErasedTally, deleted_users, erase, left_over, owned
 from django_pydantic_agent.contrib.store.management.arguments import add_batches, add_owner, owner_of
+from django_pydantic_agent.contrib.store.management.output import counted
 from django_pydantic_agent.ownership import Owner
 
 
@@ -38,11 +39,10 @@ class Command(BaseCommand):
             raise CommandError("Say whose data to erase: the owner's key, --user, --left-over or --deleted-users.")
         total = ErasedTally()
         for one in owners:
-            total += owned(one)
-            if not dry_run:
-                erase(one, batch_size=batch_size)
+            total += owned(one) if dry_run else erase(one, batch_size=batch_size)
+        threads, runs = counted(total.threads, "thread"), counted(total.runs, "run")
         what = "would be deleted" if dry_run else "deleted"
-        self.stdout.write(f"{total.threads} threads and {total.runs} runs of {len(owners)} owners {what}.")
+        self.stdout.write(f"{threads} and {runs} of {counted(len(owners), 'owner')} {what}.")
 
 
 def _owners(named: Owner | None, with_left_over: bool, with_deleted_users: bool) -> list[Owner]:
@@ -51,4 +51,4 @@ def _owners(named: Owner | None, with_left_over: bool, with_deleted_users: bool)
         owners += left_over()
     if with_deleted_users:
         owners += deleted_users()
-    return owners
+    return list(dict.fromkeys(owners))

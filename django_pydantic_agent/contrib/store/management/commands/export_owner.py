@@ -1,5 +1,4 @@
 from argparse import ArgumentParser
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +6,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from django_pydantic_agent.contrib.store.export import export
 from django_pydantic_agent.contrib.store.management.arguments import add_owner, owner_of
+from django_pydantic_agent.contrib.store.management.output import while_read
 from django_pydantic_agent.contrib.store.rows import as_json
 from django_pydantic_agent.ownership import Owner
 
@@ -23,8 +23,10 @@ class Command(BaseCommand):
         if whose is None:
             raise CommandError("Say whose data to export: the owner's key or --user.")
         try:
-            with nullcontext(self.stdout) if output is None else output.open("x", encoding="utf-8") as lines:
+            with while_read(self.stdout) if output is None else output.open("x", encoding="utf-8") as lines:
                 for line in export(whose):
                     lines.write(as_json(line) + "\n")
         except FileExistsError:
             raise CommandError(f"{output} is there already.") from None
+        except OSError as error:
+            raise CommandError(f"{output or 'What is exported'} cannot be written: {error.strerror}.") from None

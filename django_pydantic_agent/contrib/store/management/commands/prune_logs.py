@@ -5,6 +5,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.contrib.store.management.arguments import add_batches, days, days_ago
+from django_pydantic_agent.contrib.store.management.output import counted
 from django_pydantic_agent.contrib.store.retention import Tally, logs_to_prune, prune_logs, tidy_logs
 
 
@@ -35,7 +36,7 @@ class Command(BaseCommand):
             pruned = prune_logs(ended_before=ended_before, stretches=batch_size)
             self._say(pruned, "dropped")
         if failed := tidied.failed + pruned.failed:
-            raise CommandError(f"{failed} logs could not be dealt with; the log of this process says why.")
+            raise CommandError(f"{counted(failed, 'log')} could not be dealt with; the log of this process says why.")
 
     def _say(self, tally: Tally, what: str) -> None:
-        self.stdout.write(f"{tally.logs} logs with {tally.events} events {what}.")
+        self.stdout.write(f"{counted(tally.logs, 'log')} with {counted(tally.events, 'event')} {what}.")

@@ -4,6 +4,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from django_pydantic_agent.contrib.store.management.arguments import add_batches, days, days_ago
+from django_pydantic_agent.contrib.store.management.output import counted
 from django_pydantic_agent.contrib.store.pruning import Pruner, PruneRule
 
 
@@ -54,7 +55,10 @@ class Command(BaseCommand):
             tally = Pruner(rule=rule, batch_size=batch_size, dry_run=dry_run).prune()
             whose = " of anonymous visitors" if anonymous_only else ""
             what = "would be pruned" if dry_run else "pruned"
-            self.stdout.write(f"{tally.threads} threads and {tally.runs} runs outside of threads{whose} {what}.")
+            threads, runs = counted(tally.threads, "thread"), counted(tally.runs, "run")
+            self.stdout.write(f"{threads} and {runs} outside of threads{whose} {what}.")
             failed += tally.failed
         if failed:
-            raise CommandError(f"{failed} batches could not be pruned; the log of this process says why.")
+            raise CommandError(
+                f"{counted(failed, 'batch', 'batches')} could not be pruned; the log of this process says why."
+            )

@@ -8,6 +8,8 @@ from django.db import router
 
 from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.contrib.store.effects import note_reason, refusal, settle
+from django_pydantic_agent.contrib.store.management.arguments import row_key
+from django_pydantic_agent.contrib.store.management.output import while_read
 from django_pydantic_agent.contrib.store.models import ToolEffect
 from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore
 from django_pydantic_agent.runs.states import LIVE
@@ -22,7 +24,9 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("effect", nargs="?", type=int, help="the number of the effect, as listed and in the admin")
+        parser.add_argument(
+            "effect", nargs="?", type=row_key, help="the number of the effect, as listed and in the admin"
+        )
         parser.add_argument("verdict", nargs="?", choices=Verdict.values)
         parser.add_argument("--note", default="", help=f"at most {MAX_NOTE_CHARACTERS} characters")
         parser.add_argument("--by", default="command", metavar="WHO", help="who says so (command)")
@@ -40,10 +44,11 @@ class Command(BaseCommand):
             raise CommandError(refusal(effect))
 
     def _list(self) -> None:
-        for effect in _effects().unresolved().select_related("run").order_by("pk").iterator():
-            reason = effect.reason or ("the run is live" if effect.run.status in LIVE else "no reason known")
-            known = f"{effect.tool_name} {effect.arguments} ({reason})"
-            self.stdout.write(f"{effect.pk}: run {effect.run.run_id}, {effect.started_at:%Y-%m-%d %H:%M:%S}, {known}")
+        with while_read(self.stdout) as lines:
+            for effect in _effects().unresolved().select_related("run").order_by("pk").iterator():
+                reason = effect.reason or ("the run is live" if effect.run.status in LIVE else "no reason known")
+                known = f"{effect.tool_name} {effect.arguments} ({reason})"
+                lines.write(f"{effect.pk}: run {effect.run.run_id}, {effect.started_at:%Y-%m-%d %H:%M:%S}, {known}")
 
 
 def _tries(effect: int) -> Iterator[None]:
