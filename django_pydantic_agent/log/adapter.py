@@ -1,11 +1,11 @@
 """pydantic-ai's AG-UI adapter, with the start and the end of a run left to the engine."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 from uuid import uuid4
 
 from ag_ui.core import (
@@ -17,9 +17,12 @@ from ag_ui.core import (
     ToolCallResultEvent,
     ToolCallStartEvent,
 )
-from pydantic_ai import DeferredToolRequests
-from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
+from pydantic_ai import DeferredToolRequests, DeferredToolResults
+from pydantic_ai.agent import AbstractAgent
+from pydantic_ai.capabilities import AbstractCapability, ReinjectSystemPrompt
+from pydantic_ai.messages import ModelMessage, ModelResponse, SystemPromptPart, ToolCallPart
 from pydantic_ai.run import AgentRunResult
+from pydantic_ai.ui import NativeEvent
 from pydantic_ai.ui.ag_ui import AGUIAdapter, AGUIEventStream
 
 from django_pydantic_agent.log.call_ids import model_id
@@ -80,18 +83,48 @@ class RunEventStream(AGUIEventStream[Any, Any]):
 
 @dataclass
 class RunAdapter(AGUIAdapter[Any, Any]):
-    """An adapter for one run, whose event stream can be asked how the run ended."""
+    """An adapter for one run, whose event stream can be asked how the run ended.
 
+    The server has the system prompt, as it has by default. The adapter itself is told otherwise, because it would look
+    for system prompts in the whole history several times before each model request, also where nobody has any.
+    """
+
+    manage_system_prompt: Literal["server", "client"] = "client"
     stream: RunEventStream = field(init=False)
+
+    def sanitize_messages(
+        self, messages: Sequence[ModelMessage], *, deferred_tool_results: DeferredToolResults | None = None
+    ) -> list[ModelMessage]:
+        strict = replace(self, manage_system_prompt="server")
+        return super(RunAdapter, strict).sanitize_messages(messages, deferred_tool_results=deferred_tool_results)
+
+    def run_stream_native(
+        self,
+        *,
+        message_history: Sequence[ModelMessage] | None = None,
+        capabilities: Sequence[AbstractCapability[Any]] | None = None,
+        **options: Any,
+    ) -> AsyncIterator[NativeEvent]:
+        if _may_have_system_prompt(self.agent) or _holds_system_prompt(message_history or ()):
+            capabilities = [ReinjectSystemPrompt(replace_existing=True, id=None), *(capabilities or ())]
+        return super().run_stream_native(message_history=message_history, capabilities=capabilities, **options)
 
     def build_event_stream(self) -> RunEventStream:
         self.stream = RunEventStream(
             self.run_input,
             ag_ui_version=self.ag_ui_version,
-            manage_system_prompt=self.manage_system_prompt,
+            manage_system_prompt="server",
             preserve_file_data=self.preserve_file_data,
         )
         return self.stream
+
+
+def _may_have_system_prompt(agent: AbstractAgent[Any, Any]) -> bool:
+    return bool(getattr(agent, "_system_prompts", True) or getattr(agent, "_system_prompt_functions", True))
+
+
+def _holds_system_prompt(history: Iterable[ModelMessage]) -> bool:
+    return any(isinstance(part, SystemPromptPart) for message in history for part in message.parts)
 
 
 def calls_on_wire(history: Iterable[ModelMessage], wire_ids: Iterable[str]) -> dict[str, ToolCallPart]:

@@ -22,7 +22,7 @@ _NUL_ESCAPE = "\\u0000"
 
 def storable(text: str) -> str:
     """Return `text` with NUL and lone surrogates, which not every database takes, as U+FFFD."""
-    return _UNSTORABLE.sub(REPLACEMENT, text)
+    return text if text.isascii() and "\0" not in text else _UNSTORABLE.sub(REPLACEMENT, text)
 
 
 def storable_value(value: Any) -> Any:

@@ -1,11 +1,9 @@
 """The harness's StepPersistence for stores that serialise what they are given before they return."""
 
-from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from inspect import unwrap
-from operator import is_
 from typing import Any
 
 from pydantic_ai import CallToolsNode, ModelRequestNode
@@ -30,13 +28,14 @@ class UncopiedStepPersistence(StepPersistence[Any]):
     _record_tool_effect = unwrap(StepPersistence._record_tool_effect)
     _finish_tool_effect = unwrap(StepPersistence._finish_tool_effect)
 
-    _settled: Sequence[ModelMessage] = field(default=(), init=False, repr=False)
+    # Compared with the messages of a run: fast, because these are the same objects but for what is new.
+    _settled: list[ModelMessage] = field(default_factory=list, init=False, repr=False)
 
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
         self._stash_live_history(ctx)
-        if not _are_same(self._settled, ctx.messages):
+        if self._settled != ctx.messages:
             await self._save_frontier(ctx, list(ctx.messages))
         await self._record_event(ctx, kind="model_request_started")
         return request_context
@@ -52,13 +51,16 @@ class UncopiedStepPersistence(StepPersistence[Any]):
             messages = [*ctx.messages, *returned]
             if self._is_settled(messages):
                 await self._save_continuable_snapshot(ctx, messages, ctx.run_step)
+                if not returned:
+                    # Only the last message is still changed after the last step, so a copy of that one shows whether
+                    # there is news at the end of the run.
+                    self._last_snapshot_messages = [*messages[:-1], *map(_copied, messages[-1:])]
         return result
 
     def _is_settled(self, messages: list[ModelMessage]) -> bool:
         """Return whether every call in the history has its result."""
         known = len(self._settled)
-        begins_alike = known <= len(messages) and _are_same(self._settled, messages[:known])
-        if is_provider_valid(messages[known:] if begins_alike else messages):
+        if is_provider_valid(messages[known:] if messages[:known] == self._settled else messages):
             self._settled = messages
             return True
         return False
@@ -110,14 +112,7 @@ class UncopiedStepPersistence(StepPersistence[Any]):
                 idempotency_key=f"{index}:{step_index}:{state}",
             )
         )
-        # Only the last message is still changed after a snapshot, so a copy of that one shows whether there is news.
-        self._last_snapshot_messages = [*messages[:-1], *map(_copied, messages[-1:])]
         self._last_snapshot_step = step_index
-
-
-def _are_same(first: Sequence[ModelMessage], second: Sequence[ModelMessage]) -> bool:
-    """Return whether both hold the same message objects."""
-    return len(first) == len(second) and all(map(is_, first, second))
 
 
 def _copied(message: ModelMessage) -> ModelMessage:

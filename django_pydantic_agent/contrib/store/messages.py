@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import is_
 
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 from pydantic_core import PydanticSerializationError, to_json
@@ -98,7 +97,7 @@ def common_prefix(first: bytes, second: bytes) -> int:
 
 def _common(before: Sequence[ModelMessage], now: Sequence[ModelMessage]) -> int:
     """Return how many messages the two begin with alike."""
-    if len(before) <= len(now) and all(map(is_, before, now)):
+    if before == now[: len(before)]:
         return len(before)
     for index, (old, new) in enumerate(zip(before, now, strict=False)):
         if old is not new and old != new:

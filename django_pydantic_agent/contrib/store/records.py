@@ -1,6 +1,6 @@
 """Harness records as rows, and back."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -100,15 +100,16 @@ def _text(text: str | None) -> str | None:
     return None if text is None else storable(text)
 
 
-def _values(record: object, fields: Sequence[str]) -> Iterator[Any]:
-    """Yield the fields of a record as the database takes them."""
-    for field in fields:
-        match getattr(record, field):
-            case str(text):
-                yield storable(text)
-            case datetime() as instant:
-                yield to_microseconds(instant)
-            case dict() as data:
-                yield as_json(data) if data else "{}"
-            case value:
-                yield value
+def _values(record: object, fields: Sequence[str]) -> list[Any]:
+    """Return the fields of a record as the database takes them."""
+    return [None if (value := getattr(record, field)) is None else _column(value) for field in fields]
+
+
+def _column(value: Any) -> Any:
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, datetime):
+        return to_microseconds(value)
+    if isinstance(value, dict):
+        return as_json(value) if value else "{}"
+    return value
