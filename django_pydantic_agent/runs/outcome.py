@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
-from ag_ui.core import BaseEvent, RunErrorEvent, RunFinishedEvent
+from ag_ui.core import BaseEvent, Interrupt, RunErrorEvent, RunFinishedEvent
 from ag_ui.core import RunFinishedCancelledOutcome as Cancelled
+from ag_ui.core import RunFinishedInterruptOutcome as Asked
 from ag_ui.core import RunFinishedSuccessOutcome as Success
 from pydantic_ai.exceptions import RunCancelled, RunTimedOut
 
@@ -17,14 +19,26 @@ from django_pydantic_agent.log.frames import encode, wire_form
 from django_pydantic_agent.policy.failure import REDACT, SHUTDOWN, TIMEOUT, Failure, FailurePolicy, shown_failure
 from django_pydantic_agent.runs.opening import revision_metadata
 from django_pydantic_agent.runs.states import CUT, RunStatus
-from django_pydantic_agent.stores.approvals import AskedCall
+from django_pydantic_agent.stores.approvals import UNKNOWN_EFFECT, AskedCall
 from django_pydantic_agent.stores.base import StoredRun
 from django_pydantic_agent.stores.effects import CANCELLED, CRASHED, TIMED_OUT
+
+_WHETHER_IT_ACTED = {
+    "type": "object",
+    "properties": {
+        "approved": {"type": "boolean", "description": "Whether the tool has acted."},
+        "reason": {"type": "string", "description": "How that was found out."},
+    },
+    "required": ["approved"],
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """`cause` is the exception behind a failure, for the log; `pending_calls` are frontend calls by their wire ids."""
+    """`cause` is the exception behind a failure, for the log; `pending_calls` are frontend calls by their wire ids.
+
+    `has_crashed` says that calls were cut by the end of an earlier process.
+    """
 
     status: RunStatus
     event: BaseEvent
@@ -34,6 +48,7 @@ class Outcome:
     asked_calls: Mapping[str, AskedCall] = field(default_factory=dict)
     pending_calls: Sequence[str] = ()
     usage: dict[str, int] | None = None
+    has_crashed: bool = False
 
     @property
     def waiting(self) -> frozenset[str]:
@@ -44,10 +59,10 @@ class Outcome:
     @property
     def unresolved(self) -> str:
         """The reason why tool effects may be left without an outcome: the end of a cut run cancels its calls."""
+        if self.has_crashed:
+            return CRASHED
         if self.status not in CUT:
             return ""
-        if self.status is RunStatus.ORPHANED:
-            return CRASHED
         return TIMED_OUT if self.error is not None and self.error["code"] == TIMEOUT.code else CANCELLED
 
     def frame(self, revision: int | None) -> bytes:
@@ -101,7 +116,30 @@ def orphaned(tools: Sequence[str]) -> Outcome:
     message = "The process that ran the agent is gone."
     if tools:
         message += f" Nobody knows whether these tools have acted: {', '.join(tools)}."
-    return _refused(RunStatus.ORPHANED, Failure("orphaned", message))
+    return replace(_refused(RunStatus.ORPHANED, Failure("orphaned", message)), has_crashed=True)
+
+
+def asking_what_became(run: StoredRun, calls: Mapping[str, AskedCall]) -> Outcome:
+    """Return the end of a run that a crash has cut in `calls`, by their ids on the wire, which may have acted."""
+    expires_at = _expiry()
+    interrupts = [
+        Interrupt(
+            id=str(uuid4()),
+            reason=UNKNOWN_EFFECT,
+            message=f"A crash cut {call.tool_name}({call.arguments}). Approve if it has acted, deny if it has not.",
+            tool_call_id=wire_id,
+            response_schema=_WHETHER_IT_ACTED,
+            expires_at=expires_at,
+        )
+        for wire_id, call in calls.items()
+    ]
+    return Outcome(
+        status=RunStatus.INTERRUPTED,
+        event=_finished(run, Asked(interrupts=interrupts)),
+        interrupts=[wire_form(interrupt) for interrupt in interrupts],
+        asked_calls={interrupt.id: call for interrupt, call in zip(interrupts, calls.values(), strict=True)},
+        has_crashed=True,
+    )
 
 
 def failed(error: BaseException, failure: Failure | None = None, *, policy: FailurePolicy = REDACT) -> Outcome:
@@ -131,9 +169,11 @@ def _counts(usage: Any) -> dict[str, int]:
     }
 
 
-def _expiry() -> datetime | None:
-    seconds = agent_settings.APPROVAL_EXPIRY_SECONDS
-    return datetime.now(UTC) + timedelta(seconds=seconds) if seconds else None
+def _expiry() -> str | None:
+    """Return when what is asked now expires, in ISO 8601, None where it never does."""
+    if not (seconds := agent_settings.APPROVAL_EXPIRY_SECONDS):
+        return None
+    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat(timespec="milliseconds")
 
 
 def _milliseconds() -> int:
