@@ -302,9 +302,11 @@ class ContinueView(StartView):
         answers = bool(self.posted()[1].resume)
         source = find_run(self, run) if answers else self._source(run)
         try:
+            if answers:
+                return self.answer(source=source)
             if self.server.refuse_unresolved and self.find_earlier() is None:
                 refuse_unresolved(self, source)
-            return self.answer(source=source) if answers else self._continue(source)
+            return self._continue(source)
         except RunIdTaken:
             return self.reused()
 

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Literal
 from uuid import uuid4
@@ -41,7 +40,7 @@ class RunEventStream(AGUIEventStream[Any, Any]):
         return self._result
 
     def interrupts(
-        self, call_ids: "ToolCallIds", *, expires_at: datetime | None
+        self, call_ids: "ToolCallIds", *, expires_at: str | None
     ) -> tuple[RunFinishedInterruptOutcome, dict[str, AskedCall]] | None:
         """Return what the run asks approval for, under ids minted here, and the calls of these; None where nothing."""
         outcome = self._build_outcome()
@@ -51,11 +50,9 @@ class RunEventStream(AGUIEventStream[Any, Any]):
         for interrupt, call in zip(outcome.interrupts, self._requests.approvals, strict=True):
             interrupt.id = str(uuid4())
             interrupt.tool_call_id = call_ids.on_wire(call.tool_call_id)
-            interrupt.expires_at = None if expires_at is None else expires_at.isoformat(timespec="milliseconds")
-            # As the model wrote them: pydantic-ai's own text is made anew, and rounds decimals.
-            arguments = call.args if isinstance(call.args, str) else call.args_as_json_str()
-            interrupt.message = f"Approve {call.tool_name}({arguments})?"
-            asked[interrupt.id] = AskedCall(call.tool_name, arguments)
+            interrupt.expires_at = expires_at
+            asked[interrupt.id] = written = asked_call(call)
+            interrupt.message = f"Approve {written.tool_name}({written.arguments})?"
         return outcome, asked
 
     def pending_calls(self, call_ids: "ToolCallIds") -> list[str]:
@@ -125,6 +122,11 @@ def _may_have_system_prompt(agent: AbstractAgent[Any, Any]) -> bool:
 
 def _holds_system_prompt(history: Iterable[ModelMessage]) -> bool:
     return any(isinstance(part, SystemPromptPart) for message in history for part in message.parts)
+
+
+def asked_call(call: ToolCallPart) -> AskedCall:
+    """Return a call with its arguments as the model wrote them; pydantic-ai's own text is made anew, and rounds."""
+    return AskedCall(call.tool_name, call.args if isinstance(call.args, str) else call.args_as_json_str())
 
 
 def calls_on_wire(history: Iterable[ModelMessage], wire_ids: Iterable[str]) -> dict[str, ToolCallPart]:

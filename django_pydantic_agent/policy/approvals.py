@@ -14,8 +14,9 @@ from pydantic_ai.tools import RunContext, ToolDefinition
 from pydantic_core import from_json
 
 from django_pydantic_agent.log.frames import wire_form
+from django_pydantic_agent.policy.verdicts import VERDICTS
 from django_pydantic_agent.runs.states import Decision
-from django_pydantic_agent.stores.approvals import Answer, StoredInterrupt
+from django_pydantic_agent.stores.approvals import UNKNOWN_EFFECT, Answer, StoredInterrupt
 from django_pydantic_agent.threads.reconcile import Attach, Refuse
 
 if TYPE_CHECKING:
@@ -92,6 +93,8 @@ def read_answers(
 
 def approval(interrupt: StoredInterrupt) -> ToolApproved | ToolDenied:
     """Return what the answer to an interrupt is to the agent."""
+    if interrupt.reason == UNKNOWN_EFFECT:
+        return ToolDenied(VERDICTS[interrupt.verdict])
     said = interrupt.answer or {}
     if interrupt.decision is Decision.APPROVED:
         return ToolApproved(override_args=said["editedArgs"])
@@ -131,6 +134,9 @@ def _answer(entry: "ResumeEntry", interrupt: StoredInterrupt, takes: Takes) -> A
         faults = error.errors(include_url=False, include_input=False, include_context=False)
         where = ", ".join(f"{'.'.join(map(str, fault['loc'])) or 'payload'}: {fault['type']}" for fault in faults[:5])
         return _refuse(422, "invalid_answer", f"the answer does not fit the response schema ({where[:500]})")
+    was_called = interrupt.reason == UNKNOWN_EFFECT
+    if was_called and payload.edited_args is not None:
+        return _refuse(422, "invalid_answer", _("a call that was made takes no other arguments"))
     edited = None
     if payload.approved and payload.edited_args is not None:
         stored = from_json(interrupt.call.arguments or "{}")
@@ -139,12 +145,14 @@ def _answer(entry: "ResumeEntry", interrupt: StoredInterrupt, takes: Takes) -> A
             edited = None
         elif not takes(interrupt.call.tool_name, edited):
             return _refuse(422, "invalid_answer", _("the tool does not take the edited arguments"))
-    said = {"approved": payload.approved, "editedArgs": edited, "reason": None if payload.approved else payload.reason}
+    reason = None if payload.approved and not was_called else payload.reason
+    said = {"approved": payload.approved, "editedArgs": edited, "reason": reason}
     return Answer(
         run=interrupt.run,
         id=interrupt.id,
         decision=Decision.APPROVED if payload.approved else Decision.DENIED,
         said=wire_form(said),
+        verdict_on=interrupt.tool_call_id if was_called else "",
     )
 
 

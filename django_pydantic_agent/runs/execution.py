@@ -7,16 +7,17 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack, aclosing
 from typing import Any, cast
+from uuid import uuid4
 
 from ag_ui.core import BaseEvent, EventType, ToolCallResultEvent
 from pydantic_ai import Agent
 from pydantic_ai.exceptions import RunCancelled
-from pydantic_ai.messages import ModelMessage
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse
 
 from django_pydantic_agent.agents.tools import RunThread
 from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.exceptions import LeaseLost, ThreadNotFound
-from django_pydantic_agent.log.adapter import RunAdapter, ToolCallIds
+from django_pydantic_agent.log.adapter import RunAdapter, ToolCallIds, asked_call
 from django_pydantic_agent.log.chunks import Chunks
 from django_pydantic_agent.log.frames import bounded, encode, wire_form
 from django_pydantic_agent.log.preamble import state_frame
@@ -24,7 +25,7 @@ from django_pydantic_agent.log.projection import Projection
 from django_pydantic_agent.policy.audit import Audit
 from django_pydantic_agent.runs.attach import put_to_rest
 from django_pydantic_agent.runs.live_log import LiveLog
-from django_pydantic_agent.runs.outcome import Outcome, failed, finished, orphaned, outcome_of, stopped
+from django_pydantic_agent.runs.outcome import Outcome, asking_what_became, failed, finished, outcome_of, stopped
 from django_pydantic_agent.runs.plan import RunPlan
 from django_pydantic_agent.runs.preparation import Preparation, Prepared
 from django_pydantic_agent.runs.recorder import Recorder
@@ -178,8 +179,8 @@ class Execution:
         if resumption is not None and resumption.is_answered:
             return finished(self._run)
         prepared = await self._stop.first(self._prepare(resumption), seconds=_left(until))
-        if prepared.calls.unknown:
-            return orphaned(prepared.calls.unknown)
+        if prepared.calls.unknown and resumption is not None and resumption.response is not None:
+            return self._ask_what_became(prepared, resumption.response)
         if prepared.answered:
             # Whatever becomes of this run, what it goes on from is then known by it.
             self._keep(prepared.history)
@@ -215,6 +216,23 @@ class Execution:
         if outcome.interrupts and not self.plan.keeps_boundaries and adapter.stream.result is not None:
             self._keep(adapter.stream.result.all_messages())
         return outcome
+
+    def _ask_what_became(self, prepared: Prepared, response: ModelResponse) -> Outcome:
+        """Settle the calls that an earlier attempt has left but for those that may have acted, and ask about these."""
+        calls = prepared.calls
+        known = calls.known(response)
+        for part in known:
+            wire_id = calls.wire_id(part.tool_call_id)
+            if wire_id not in calls.shown:
+                self._emit(
+                    ToolCallResultEvent(
+                        message_id=str(uuid4()), tool_call_id=wire_id, content=part.model_response_str(), role="tool"
+                    )
+                )
+        self._keep([*prepared.history, *([ModelRequest(parts=known)] if known else [])])
+        return asking_what_became(
+            self._run, {calls.wire_id(call.tool_call_id): asked_call(call) for call in calls.unknown}
+        )
 
     async def _prepare(self, resumption: Resumption | None) -> Prepared:
         """Prepare the agent, and tell a client at the beginning what it has missed."""

@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
-from ag_ui.core import BaseEvent, RunErrorEvent, RunFinishedEvent
+from ag_ui.core import BaseEvent, Interrupt, RunErrorEvent, RunFinishedEvent
 from ag_ui.core import RunFinishedCancelledOutcome as Cancelled
+from ag_ui.core import RunFinishedInterruptOutcome as Asked
 from ag_ui.core import RunFinishedSuccessOutcome as Success
 from pydantic_ai.exceptions import RunCancelled, RunTimedOut
 
@@ -25,14 +27,26 @@ from django_pydantic_agent.policy.failure import (
 )
 from django_pydantic_agent.runs.opening import revision_metadata
 from django_pydantic_agent.runs.states import CUT, RunStatus
-from django_pydantic_agent.stores.approvals import AskedCall
+from django_pydantic_agent.stores.approvals import UNKNOWN_EFFECT, AskedCall
 from django_pydantic_agent.stores.base import StoredRun
 from django_pydantic_agent.stores.effects import Reason
+
+_WHETHER_IT_ACTED = {
+    "type": "object",
+    "properties": {
+        "approved": {"type": "boolean", "description": "Whether the tool has acted."},
+        "reason": {"type": "string", "description": "How that was found out."},
+    },
+    "required": ["approved"],
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """`cause` is the exception behind a failure, for the log; `pending_calls` are frontend calls by their wire ids."""
+    """`cause` is the exception behind a failure, for the log; `pending_calls` are frontend calls by their wire ids.
+
+    `has_crashed` says that calls were cut by the end of an earlier process.
+    """
 
     status: RunStatus
     event: BaseEvent
@@ -42,6 +56,7 @@ class Outcome:
     asked_calls: Mapping[str, AskedCall] = field(default_factory=dict)
     pending_calls: Sequence[str] = ()
     usage: dict[str, int] | None = None
+    has_crashed: bool = False
 
     @property
     def waiting(self) -> frozenset[str]:
@@ -52,10 +67,10 @@ class Outcome:
     @property
     def unresolved(self) -> str:
         """The reason why tool effects may be left without an outcome: the end of a cut run cancels its calls."""
+        if self.has_crashed:
+            return Reason.CRASHED
         if self.status not in CUT:
             return ""
-        if self.status is RunStatus.ORPHANED:
-            return Reason.CRASHED
         return Reason.TIMED_OUT if self.error is not None and self.error["code"] == TIMEOUT.code else Reason.CANCELLED
 
     def frame(self, revision: int | None) -> bytes:
@@ -110,7 +125,30 @@ def orphaned(tools: Sequence[str]) -> Outcome:
     if tools:
         message = f"{failure.message} Nobody knows whether these tools have acted: {', '.join(tools)}."
         failure = replace(failure, message=message)
-    return _refused(RunStatus.ORPHANED, failure)
+    return replace(_refused(RunStatus.ORPHANED, failure), has_crashed=True)
+
+
+def asking_what_became(run: StoredRun, calls: Mapping[str, AskedCall]) -> Outcome:
+    """Return the end of a run that a crash has cut in `calls`, by their ids on the wire, which may have acted."""
+    expires_at = _expiry()
+    interrupts = [
+        Interrupt(
+            id=str(uuid4()),
+            reason=UNKNOWN_EFFECT,
+            message=f"A crash cut {call.tool_name}({call.arguments}). Approve if it has acted, deny if it has not.",
+            tool_call_id=wire_id,
+            response_schema=_WHETHER_IT_ACTED,
+            expires_at=expires_at,
+        )
+        for wire_id, call in calls.items()
+    ]
+    return Outcome(
+        status=RunStatus.INTERRUPTED,
+        event=_finished(run, Asked(interrupts=interrupts)),
+        interrupts=[wire_form(interrupt) for interrupt in interrupts],
+        asked_calls={interrupt.id: call for interrupt, call in zip(interrupts, calls.values(), strict=True)},
+        has_crashed=True,
+    )
 
 
 def failed(error: BaseException, failure: Failure | None = None, *, policy: FailurePolicy = REDACT) -> Outcome:
@@ -140,9 +178,11 @@ def _counts(usage: Any) -> dict[str, int]:
     }
 
 
-def _expiry() -> datetime | None:
-    seconds = agent_settings.APPROVAL_EXPIRY_SECONDS
-    return datetime.now(UTC) + timedelta(seconds=seconds) if seconds else None
+def _expiry() -> str | None:
+    """Return when what is asked now expires, in ISO 8601, None where it never does."""
+    if not (seconds := agent_settings.APPROVAL_EXPIRY_SECONDS):
+        return None
+    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat(timespec="milliseconds")
 
 
 def _milliseconds() -> int:

@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from typing import Any
 
 from ag_ui.core import RunAgentInput, ToolMessage
 from django.db import InterfaceError, OperationalError
-from pydantic_ai import DeferredToolRequests, DeferredToolResults, UsageLimits
+from pydantic_ai import DeferredToolRequests, DeferredToolResults, ToolDenied, UsageLimits
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.messages import ModelMessage, repair_messages
 
@@ -38,6 +38,7 @@ from django_pydantic_agent.runs.unfinished_calls import (
     unfinished_calls,
     with_told,
 )
+from django_pydantic_agent.stores.approvals import UNKNOWN_EFFECT, StoredInterrupt
 from django_pydantic_agent.stores.attempts import latest_snapshot
 from django_pydantic_agent.stores.base import RunHistory, StoredRun
 from django_pydantic_agent.stores.effects import StoredEffect
@@ -174,8 +175,7 @@ class Preparation:
             going_on = {"messages": [], "state": resumption.projection.state, "resume": None}
             return Past(run_input=run_input.model_copy(update=going_on), history=resumption.history)
         if run_input.resume:
-            past: Past = await self.read(self._answered, run_input)
-            return past
+            return await self._answered(step_store, run_input)
         if self.plan.source is not None:
             return Past(run_input=run_input, history=await self._continued(step_store, self.plan.source))
         if self.turn is not None:
@@ -204,9 +204,21 @@ class Preparation:
                 return with_told(history, told_of(effects, source.run_id))
         return snapshot.messages
 
-    def _answered(self, run_input: RunAgentInput) -> Past:
-        """Return what a run goes on from that answers interrupts."""
-        answers = self.plan.store.answers(self.journal.key)
+    async def _answered(self, step_store: Any, run_input: RunAgentInput) -> Past:
+        """Return what a run goes on from that answers interrupts.
+
+        Of a call that was cut, the model is told the verdict that came first.
+        """
+        answers = await self.read(self.plan.store.answers, self.journal.key)
+        past: Past = await self.read(self._decided, run_input, answers)
+        if past.decisions is not None and any(answer.reason == UNKNOWN_EFFECT for answer in answers):
+            asked = await self.read(partial(self.plan.store.by_key, answers[0].run, owner=self.run.owner))
+            told = told_of(await _effects(step_store, asked), asked.run_id)
+            past.decisions.approvals.update({call: ToolDenied(told[call]) for call in past.answered if call in told})
+        return past
+
+    def _decided(self, run_input: RunAgentInput, answers: Sequence[StoredInterrupt]) -> Past:
+        """Return the history that answers go on from, and what they say of the calls that are open in it."""
         if self.turn is not None:
             run_input = self.turn.with_state(run_input)
         results = [message for message in run_input.messages if isinstance(message, ToolMessage)]

@@ -12,17 +12,11 @@ from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tools import RunContext, ToolDefinition
 
 from django_pydantic_agent.log.call_ids import model_id
+from django_pydantic_agent.log.closing import INTERRUPTED_RESULT
 from django_pydantic_agent.log.projection import Projection
+from django_pydantic_agent.policy.verdicts import LOST_RESULT, VERDICTS
 from django_pydantic_agent.stores.effects import StoredEffect, Verdict
 from django_pydantic_agent.threads.history import returned
-
-LOST_RESULT = "The tool has run, but its result was lost."
-VERDICTS = {
-    Verdict.HAPPENED: LOST_RESULT,
-    Verdict.DID_NOT_HAPPEN: "The tool call was interrupted, and the tool has done nothing.",
-    Verdict.IGNORED: "The tool call was interrupted. Nobody knows whether the tool has done anything.",
-}
-"""What the model is told of a call that a person has given a verdict on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,14 +24,32 @@ class UnfinishedCalls:
     """What is known of the calls in the response that a run was acting on.
 
     `results` holds, by the model's id of a call, what the model hears of it without another execution; `on_wire` are
-    the ids on the wire of all of them, and those in `shown` have their result in the log already. `unknown` names the
-    tools that may have acted and may not be called again. All other calls are yet to be executed.
+    the ids on the wire of all of them, and those in `shown` have their result in the log already. `unknown` are the
+    calls that may have acted and may not be made again. All others are yet to be executed.
     """
 
     results: Mapping[str, Any] = field(default_factory=dict)
     on_wire: Mapping[str, str] = field(default_factory=dict)
     shown: frozenset[str] = frozenset()
-    unknown: Sequence[str] = ()
+    unknown: Sequence[ToolCallPart] = ()
+
+    def wire_id(self, tool_call_id: str) -> str:
+        """Return the id on the wire of a call."""
+        return self.on_wire.get(tool_call_id, tool_call_id)
+
+    def known(self, response: ModelResponse) -> list[ToolReturnPart]:
+        """Return what the model is told of the calls in `response` but for the unknown ones, if none is executed."""
+        unknown = {call.tool_call_id for call in self.unknown}
+        return [
+            ToolReturnPart(
+                tool_name=call.tool_name,
+                content=self.results.get(call.tool_call_id, INTERRUPTED_RESULT),
+                tool_call_id=call.tool_call_id,
+                outcome="success" if call.tool_call_id in self.results else "interrupted",
+            )
+            for call in response.tool_calls
+            if call.tool_call_id not in unknown
+        ]
 
 
 async def unfinished_calls(
@@ -61,7 +73,7 @@ async def unfinished_calls(
     }
     results: dict[str, Any] = {}
     shown: list[str] = []
-    unknown: list[str] = []
+    unknown: list[ToolCallPart] = []
     on_wire = _ids_on_wire(response, projection)
     for call in response.tool_calls:
         wire_id = on_wire.get(call.tool_call_id, call.tool_call_id)
@@ -75,10 +87,8 @@ async def unfinished_calls(
         elif record is not None and record.status != "started":
             results[call.tool_call_id] = LOST_RESULT
         elif (record is not None or effect is None) and not may_repeat(call.tool_name):
-            unknown.append(call.tool_name)
-    return UnfinishedCalls(
-        results=results, on_wire=on_wire, shown=frozenset(shown), unknown=list(dict.fromkeys(unknown))
-    )
+            unknown.append(call)
+    return UnfinishedCalls(results=results, on_wire=on_wire, shown=frozenset(shown), unknown=unknown)
 
 
 def told_of(effects: Iterable[StoredEffect], run_id: str) -> dict[str, str]:

@@ -6,9 +6,18 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from django_pydantic_agent.runs.states import Decision
+from django_pydantic_agent.stores.effects import Verdict
 
 if TYPE_CHECKING:
     from django_pydantic_agent.log.frames import JsonObject
+
+TOOL_CALL = "tool_call"
+"""The reason of an interrupt that asks whether a tool may be called."""
+
+UNKNOWN_EFFECT = "unknown_effect"
+"""The reason of an interrupt that asks whether a tool call that a crash has cut has acted."""
+
+_VERDICTS = {Decision.APPROVED: Verdict.HAPPENED, Decision.DENIED: Verdict.DID_NOT_HAPPEN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +32,24 @@ class AskedCall:
 class StoredInterrupt:
     """An interrupt as it was when it was read.
 
-    `run` is the key of the run that asked, `tool_call_id` the id on the wire. `decided_by` is the key of the run that
-    was accepted with the decision, `answer` what a person said, both None where nobody has answered.
+    `run` is the key of the run that asked, `reason` what for, `tool_call_id` the id on the wire. `decided_by` is the
+    key of the run that was accepted with the decision, `answer` what a person said, both None before.
     """
 
     run: int
     id: str
     tool_call_id: str
     call: AskedCall
+    reason: str = TOOL_CALL
     expires_at: datetime | None = None
     decision: Decision = Decision.PENDING
     answer: "JsonObject | None" = None
     decided_by: int | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the decision says of the call, where it was asked whether that has acted."""
+        return _VERDICTS.get(self.decision, Verdict.IGNORED)
 
     @property
     def has_expired(self) -> bool:
@@ -51,12 +66,21 @@ class StoredInterrupt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A decision on the interrupt `id` of the run of key `run`; `said` is JSON that an equal answer equals."""
+    """A decision on the interrupt `id` of the run of key `run`; `said` is JSON that an equal answer equals.
+
+    With `verdict_on`, the id on the wire of a call, it says whether that call has acted.
+    """
 
     run: int
     id: str
     decision: Decision
     said: "JsonObject"
+    verdict_on: str = ""
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What it says of the call, None where it says nothing."""
+        return _VERDICTS.get(self.decision) if self.verdict_on else None
 
 
 def expires_at(interrupt: "JsonObject") -> datetime | None:
@@ -79,6 +103,7 @@ def asked_interrupts(run: int, interrupts: "Iterable[JsonObject]", calls: Any) -
             id=interrupt["id"],
             tool_call_id=interrupt.get("toolCallId") or "",
             call=calls.get(interrupt["id"]) or AskedCall("", ""),
+            reason=interrupt.get("reason", TOOL_CALL),
             expires_at=expires_at(interrupt),
         )
         for interrupt in interrupts

@@ -13,11 +13,12 @@ from django_pydantic_agent.stores import durable_store
 from example_project.notebook.models import Note
 from tests.recovery.test_kill import spell, write
 from tests.recovery.test_takeover import waiting
+from tests.waiting import eventually
 
 
-def queued(processes, gates, gate, script=None, *, mount="talk"):
+def queued(processes, gates, gate, script=None, *, ahead=None, mount="talk"):
     """Kill a process with a run that waits at a gate and, from another process, kill one with a run queued behind."""
-    first = processes.body(waiting(gate))
+    first = processes.body(ahead or waiting(gate))
     running = processes.post(first, mount=mount)
     gates.wait_reached(gate)
     second = processes.body(script or [[{"do": "recite"}]])
@@ -121,12 +122,14 @@ def test_a_run_whose_preparation_kills_each_process_is_begun_so_often_and_then_e
 
 
 def test_only_the_run_that_has_opened_a_thread_gives_it_a_title_whoever_executes_it(processes, gates):
-    queued(processes, gates, "titled", [["answer"]], mount="titled")
+    queued(processes, gates, "titled", [["answer"]], ahead=[["once", {"do": "gate", "name": "titled"}]], mount="titled")
+    gates.open("titled")
     assert processes.recover().resumed == 1
     assert processes.thread("titled")["title"] == "titled by r1"
     third = processes.body([["once", {"do": "gate", "name": "third"}], ["more"]])
     job = processes.post(third, mount="titled")
     gates.wait_reached("third")
+    eventually(lambda: processes.run(third).status is RunStatus.RUNNING)
     job.kill()
     gates.open("third")
     assert processes.recover().resumed == 1

@@ -1,5 +1,6 @@
 """`on_orphan="resume"`: another process takes a run up at its last boundary and goes on in the same log."""
 
+import json
 from itertools import chain
 
 import pytest
@@ -10,9 +11,12 @@ from pydantic_ai_harness.step_persistence import SqliteStepStore
 from django_ag_ui.api.sse import for_older_viewer
 from django_pydantic_agent.contrib.store.models import Run, StepEvent, ToolEffect
 from django_pydantic_agent.contrib.store.models.ledger import EffectStatus
+from django_pydantic_agent.log.closing import INTERRUPTED_RESULT
+from django_pydantic_agent.policy.verdicts import VERDICTS
 from django_pydantic_agent.runs.engine import get_engine
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores import durable_store
+from django_pydantic_agent.stores.effects import Verdict
 from example_project.notebook.models import Note
 from tests.core.folding import running_client
 from tests.core.streams import Stream
@@ -164,14 +168,121 @@ def test_a_tool_of_which_nobody_knows_whether_it_has_acted_is_not_called_again(p
     processes.recover()
     events = processes.check(body, job)
     run = processes.run(body)
-    assert (run.status, run.attempt) == (RunStatus.ORPHANED, 2)
-    assert "hold" in run.error["message"]
+    assert (run.status, run.attempt) == (RunStatus.INTERRUPTED, 2)
+    (question,) = events[-1]["outcome"]["interrupts"]
+    assert question == run.interrupts[0]
+    assert (question["reason"], question["toolCallId"]) == ("unknown_effect", "hold")
+    assert question["message"].startswith("A crash cut hold(")
     assert gates.count(name) == 1
-    assert len(of_type(events, "TOOL_CALL_RESULT")) == 1
+    assert of_type(events, "TOOL_CALL_RESULT") == []
     if mount != "resume-bare":
         assert effects(processes, body)["hold"] == (EffectStatus.STARTED, "crash")
     if mount == "resume":
         check_next_message(processes, "first", mount=mount)
+        assert not processes.run(body).pending_interrupts
+
+
+def answer_to(processes, run, **answer):
+    """Return what answers all that a run has asked in one way."""
+    resume = [{"interruptId": interrupt["id"], **answer} for interrupt in run.interrupts]
+    return {**processes.body([]), "messages": [], "resume": resume}
+
+
+def cut_in(processes, gates, name, script, mount):
+    """Kill a process that holds a call whose effect nobody knows then, and have the run recovered."""
+    body, job = interrupted(processes, gates, name, script, mount)
+    eventually(lambda: logged_results() == len(script[0]) - 2)
+    job.kill()
+    gates.open(name)
+    processes.recover()
+    processes.check(body, job)
+    assert processes.run(body).status is RunStatus.INTERRUPTED
+    return body
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict", "told"),
+    [
+        ({"payload": {"approved": True}}, "happened", "The tool has run, but its result was lost."),
+        ({"payload": {"approved": False, "reason": "no trace"}}, "did_not_happen", "the tool has done nothing"),
+        ({"status": "cancelled"}, "", "Nobody knows whether the tool has done anything"),
+    ],
+)
+@pytest.mark.parametrize("mount", [*MOUNTS, "resume-bare"])
+def test_who_is_asked_what_became_of_a_call_settles_it_and_the_run_goes_on(
+    processes, gates, mount, answer, verdict, told
+):
+    name = f"{verdict} asked on {mount}"
+    script = [[spell("first"), write("one"), hold(name)], [{"do": "recite"}]]
+    body = cut_in(processes, gates, name, script, mount)
+    post = answer_to(processes, processes.run(body), **{"status": "resolved", **answer})
+    events = processes.post_here(post, mount=mount)
+    assert events[-1]["type"] == "RUN_FINISHED"
+    assert [(event["toolCallId"], told in event["content"]) for event in of_type(events, "TOOL_CALL_RESULT")] == [
+        ("hold", True)
+    ]
+    recited = "".join(event["delta"] for event in of_type(events, "TEXT_MESSAGE_CONTENT"))
+    assert told in recited
+    assert "wrote one" in recited
+    assert (gates.count(name), Note.objects.count()) == (1, 1)
+    assert processes.post_here(post, mount=mount)[-1] == events[-1]
+    if mount != "resume-bare":
+        effect = ToolEffect.objects.get(run=processes.run(body).key, tool_name="hold")
+        assert (effect.status, effect.reason, effect.verdict) == (EffectStatus.STARTED, "crash", verdict)
+        assert effect.verdict_by == (processes.owner.key if verdict else "")
+        assert effect.verdict_note == ("no trace" if verdict == "did_not_happen" else "")
+    if mount == "resume":
+        assert processes.thread(mount)["messages"][-1]["content"] == recited
+        check_next_message(processes, told, mount=mount)
+
+
+@pytest.mark.parametrize("mount", MOUNTS)
+def test_an_operator_may_have_settled_what_is_asked(processes, gates, mount):
+    name = f"settled before on {mount}"
+    body = cut_in(processes, gates, name, [[spell("first"), write("one"), hold(name)], [{"do": "recite"}]], mount)
+    run = processes.run(body)
+    call_command("settle_effect", effect_of(run, "hold"), "did_not_happen")
+    post = answer_to(processes, run, status="resolved", payload={"approved": True})
+    (result,) = of_type(processes.post_here(post, mount=mount), "TOOL_CALL_RESULT")
+    assert "the tool has done nothing" in result["content"]
+    assert ToolEffect.objects.get(run=run.key, tool_name="hold").verdict == "did_not_happen"
+
+
+def test_what_has_been_called_takes_no_other_arguments(processes, gates):
+    name = "edited too late"
+    body = cut_in(processes, gates, name, [[spell("first"), write("one"), hold(name)], ["never said"]], "resume")
+    run = processes.run(body)
+    post = answer_to(processes, run, status="resolved", payload={"approved": True, "editedArgs": {"gate": "other"}})
+    response = processes.client.post("/resume/", json.dumps(post), content_type="application/json")
+    assert (response.status_code, response.json()["code"]) == (422, "invalid_answer")
+    assert processes.run(body).pending_interrupts == 1
+    assert ToolEffect.objects.get(run=run.key, tool_name="hold").verdict == ""
+
+
+def test_of_parallel_calls_only_those_that_may_have_acted_are_asked_about(processes, gates):
+    name = "two of four"
+    calls = [write("one"), hold(name), {**hold(name), "id": "hold-2"}, lookup(name)]
+    body, job = interrupted(processes, gates, name, [[spell("first"), *calls], [{"do": "recite"}]], "resume")
+    gates.wait_reached(name, 3)
+    eventually(lambda: b"wrote one" in job.text)
+    job.kill()
+    gates.open(name)
+    processes.recover()
+    events = processes.check(body, job)
+    run = processes.run(body)
+    assert [question["toolCallId"] for question in run.interrupts] == ["hold", "hold-2"]
+    results = {event["toolCallId"]: event["content"] for event in of_type(events, "TOOL_CALL_RESULT")}
+    assert results == {"write-one": "wrote one", "lookup": INTERRUPTED_RESULT}
+    answers = answer_to(processes, run, status="resolved", payload={"approved": True})
+    answers["resume"][1]["payload"] = {"approved": False}
+    half = {**answers, "resume": answers["resume"][:1]}
+    response = processes.client.post("/resume/", json.dumps(half), content_type="application/json")
+    assert (response.status_code, response.json()["code"]) == (422, "answers_missing")
+    told = of_type(processes.post_here(answers, mount="resume"), "TOOL_CALL_RESULT")
+    assert {event["toolCallId"]: "lost" in event["content"] for event in told} == {"hold": True, "hold-2": False}
+    assert gates.count(name) == 3
+    verdicts = ToolEffect.objects.filter(run=run.key).values_list("tool_call_id", "verdict")
+    assert dict(verdicts) == {"write-one": "", "hold": "happened", "hold-2": "did_not_happen", "lookup": ""}
 
 
 def test_without_a_ledger_an_idempotent_tool_is_called_again(processes, gates):
@@ -387,5 +498,10 @@ def test_in_a_foreign_step_store_a_tool_that_may_have_acted_is_found_too(process
     gates.open(name)
     processes.recover()
     processes.check(body, job)
-    assert processes.run(body).status is RunStatus.ORPHANED
+    run = processes.run(body)
+    assert run.status is RunStatus.INTERRUPTED
+    events = processes.post_here(
+        answer_to(processes, run, status="resolved", payload={"approved": True}), mount="resume-foreign"
+    )
+    assert [event["content"] for event in of_type(events, "TOOL_CALL_RESULT")] == [VERDICTS[Verdict.HAPPENED]]
     assert gates.count(name) == 1

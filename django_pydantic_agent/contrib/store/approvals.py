@@ -11,12 +11,14 @@ from django.db import connections
 from django.db.models import Q
 from pydantic_core import from_json
 
+from django_pydantic_agent.contrib.store.effects import settle_all
 from django_pydantic_agent.contrib.store.fields import to_microseconds
 from django_pydantic_agent.contrib.store.identity import digest
-from django_pydantic_agent.contrib.store.models import Interrupt
+from django_pydantic_agent.contrib.store.models import Interrupt, ToolEffect
 from django_pydantic_agent.contrib.store.querysets import InterruptQuerySet
 from django_pydantic_agent.contrib.store.rows import Row, as_json, insert
 from django_pydantic_agent.exceptions import InterruptDecided
+from django_pydantic_agent.log.call_ids import model_id
 from django_pydantic_agent.log.frames import storable
 from django_pydantic_agent.runs.states import Decision
 from django_pydantic_agent.stores.approvals import AskedCall, StoredInterrupt, asked_interrupts
@@ -26,6 +28,7 @@ COLUMNS = (
     "run_id",
     "interrupt_id",
     "interrupt_digest",
+    "reason",
     "tool_call_id",
     "tool_name",
     "arguments",
@@ -51,6 +54,10 @@ def decide(new: NewRun, run: int, *, using: str) -> None:
         columns = _decided(answer.decision, run)
         if not open_one.update(answer=as_json(answer.said), decider=storable(new.decider), **columns):
             raise InterruptDecided
+        if answer.verdict is not None:
+            note = answer.said["reason"] or ""
+            calls = ToolEffect.objects.using(using).filter(run=answer.run, tool_call_id=model_id(answer.verdict_on))
+            settle_all(calls, answer.verdict, by=new.decider, note=note)
     if new.gives_up:
         give_up(new.gives_up, Decision.CANCELLED, by=run, using=using)
 
@@ -78,6 +85,7 @@ def read(*, using: str, **conditions: Any) -> list[StoredInterrupt]:
             id=row.interrupt_id,
             tool_call_id=row.tool_call_id,
             call=AskedCall(row.tool_name, row.arguments),
+            reason=row.reason,
             expires_at=row.expires_at,
             decision=Decision(row.decision),
             answer=from_json(row.answer) if row.answer else None,
@@ -102,6 +110,7 @@ def _rows(run: int, ending: Ending) -> Iterable[Row]:
             run,
             storable(interrupt.id),
             digest(interrupt.id),
+            interrupt.reason,
             storable(interrupt.tool_call_id),
             storable(interrupt.call.tool_name),
             storable(interrupt.call.arguments),

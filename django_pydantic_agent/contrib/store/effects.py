@@ -40,11 +40,13 @@ def settle(effect: int, verdict: Verdict, *, by: str, note: str = "") -> bool:
     going on in a live run.
     """
     effects = ToolEffect.objects.using(router.db_for_write(ToolEffect))
-    settled = effects.filter(pk=effect).of_unknown_outcome()
-    return bool(
-        settled.update(
-            verdict=verdict, verdict_by=storable(by), verdict_at=datetime.now(UTC), verdict_note=storable(note)
-        )
+    return bool(settle_all(effects.filter(pk=effect), verdict, by=by, note=note))
+
+
+def settle_all(effects: "ToolEffectQuerySet[ToolEffect]", verdict: Verdict, *, by: str, note: str) -> int:
+    """Give a verdict on those of effects whose outcome nobody knows; return their number."""
+    return effects.of_unknown_outcome().update(
+        verdict=verdict, verdict_by=storable(by), verdict_at=datetime.now(UTC), verdict_note=storable(note)
     )
 
 

@@ -1,10 +1,7 @@
 import { copy } from "./page.js";
 import { indented } from "./transcript.js";
 
-/**
- * The cards for what a run asks. Once all are answered, `onAnswers` gets the resume entries and, by their interrupts, the
- * texts of changed arguments.
- */
+/** The cards for what a run asks. Once all are answered, `onAnswers` gets entries and, by interrupt, changed arguments. */
 export class Approvals {
   #cards = new Map();
 
@@ -28,7 +25,7 @@ export class Approvals {
     }
   }
 
-  /** Have the person answer again: the answers were not taken, maybe since some came too late. */
+  /** Have the person answer again: some answers may have come too late. */
   reopen({ code }) {
     for (const card of this.#cards.values()) {
       card.isLate ||= code === "interrupt_expired";
@@ -57,6 +54,7 @@ class ApprovalCard {
     Object.assign(this, copy("approval"), { interrupt, onAnswer });
     this.name.textContent = call?.function.name ?? interrupt.reason;
     this.question.textContent = interrupt.message ?? "";
+    this.edit.hidden = interrupt.reason === "unknown_effect";
     this.given = indented(call?.function.arguments ?? "{}");
     this.editor.value = this.given;
     this.draw();
@@ -65,7 +63,7 @@ class ApprovalCard {
     this.dismiss.onclick = () => this.#answer({ status: "cancelled" });
   }
 
-  /** Offer to dismiss what has expired. The clock of the browser may be wrong, so it takes nothing away. */
+  /** Offer to dismiss what has expired. A browser's clock may be wrong, so nothing is taken away. */
   draw() {
     this.dismiss.hidden = !(this.isLate || Date.parse(this.interrupt.expiresAt) < Date.now());
   }

@@ -7,6 +7,7 @@ from django_pydantic_agent.contrib.store.fields import DigestField, InstantField
 from django_pydantic_agent.contrib.store.models.runs import Run
 from django_pydantic_agent.contrib.store.querysets import InterruptQuerySet
 from django_pydantic_agent.runs.states import Decision
+from django_pydantic_agent.stores.approvals import TOOL_CALL
 
 
 class Interrupt(models.Model):
@@ -19,6 +20,7 @@ class Interrupt(models.Model):
     run = models.ForeignKey(Run, on_delete=models.CASCADE, db_index=False, related_name="asked", verbose_name=_("run"))
     interrupt_id = models.TextField(_("interrupt id"))
     interrupt_digest = DigestField()
+    reason = models.CharField(_("reason"), max_length=32, default=TOOL_CALL)
     tool_call_id = models.TextField(_("tool call id"), blank=True, default="")
     tool_name = models.TextField(_("tool"), blank=True, default="")
     arguments = models.TextField(_("arguments"), blank=True, default="")
