@@ -12,6 +12,7 @@ from collections.abc import Generator
 import pytest
 from django.conf import settings
 from django.db import connection
+from django.db.backends.base.creation import TEST_DATABASE_PREFIX
 from pytest_django import DjangoDbBlocker
 
 pytest_plugins = ["tests.servers"]
@@ -39,8 +40,11 @@ def _engine_ends_before_its_database(django_db_setup: None, django_db_blocker: D
 
 
 def _end_other_sessions() -> None:
-    """End what killed processes have left of their sessions, with which PostgreSQL does not drop a database."""
-    if connection.vendor == "postgresql":
+    """End what killed processes have left of their sessions, with which PostgreSQL does not drop a database.
+
+    Tests on databases of their own leave the connection at one that nobody has made.
+    """
+    if connection.vendor == "postgresql" and connection.settings_dict["NAME"].startswith(TEST_DATABASE_PREFIX):
         with connection.cursor() as cursor:
             cursor.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"

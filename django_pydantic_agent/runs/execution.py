@@ -128,9 +128,19 @@ class Execution:
             except RunCancelled as error:
                 outcome = stopped(error, self._run, shutdown=self._stopped_by_shutdown)
             except Exception as error:
+                if await self._is_deleted():
+                    logger.info("Run %r was deleted as it went on.", self.run_id, exc_info=error)
+                    return
                 outcome = failed(error, policy=self.plan.config.failure_policy)
             if not isinstance(self._journal.failure, LeaseLost):
                 await self._end(outcome)
+
+    async def _is_deleted(self) -> bool:
+        """Return whether the run is not there any more; what reads it fails then, at whatever it misses first."""
+        try:
+            return not await self._preparation.read_once(self.plan.store.progress, [self._run.key])
+        except Exception:
+            return False
 
     async def release(self) -> None:
         """Have the run stop, with all that it has queued committed, and let another process take it over at once."""
@@ -317,7 +327,8 @@ class Execution:
         )
         saved = None if self._turn is None else self._turn.save(self._projection, self._journal.next_seq - 1)
         if not await self._journal.end(ending, saved) and not await self._end_refused():
-            logger.error("Run %r ended as %s, which could not be saved.", self.run_id, ending.status)
+            if not isinstance(self._journal.failure, LeaseLost):
+                logger.error("Run %r ended as %s, which could not be saved.", self.run_id, ending.status)
             return
         timing = self._timing()
         log_timing(self.run_id, self.log.status, timing)

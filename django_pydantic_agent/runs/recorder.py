@@ -12,7 +12,7 @@ from asgiref.sync import sync_to_async
 
 from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.connections import release_connections
-from django_pydantic_agent.exceptions import StoreUnavailable
+from django_pydantic_agent.exceptions import LeaseLost, StoreUnavailable
 from django_pydantic_agent.runs.announcer import Announcer, InlineAnnouncer
 from django_pydantic_agent.runs.commit_pace import Pace
 from django_pydantic_agent.runs.journal import Journal
@@ -222,7 +222,10 @@ class Recorder:
         """Show and announce what was committed, or note why it was not."""
         if error is not None:
             journal.times.failures += 1
-            logger.error("Run %r cannot be saved any more.", journal.run_id, exc_info=error)
+            if isinstance(error, LeaseLost):
+                logger.warning("Run %r is not written here any more: %s.", journal.run_id, error)
+            else:
+                logger.error("Run %r cannot be saved any more.", journal.run_id, exc_info=error)
             with self.lock:
                 journal.refuse(write, error)
             return
