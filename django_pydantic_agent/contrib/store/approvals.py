@@ -22,7 +22,8 @@ from django_pydantic_agent.log.call_ids import model_id
 from django_pydantic_agent.log.frames import storable
 from django_pydantic_agent.runs.states import Decision
 from django_pydantic_agent.stores.approvals import AskedCall, StoredInterrupt, asked_interrupts
-from django_pydantic_agent.stores.base import Ending, NewRun
+from django_pydantic_agent.stores.base import NewRun
+from django_pydantic_agent.stores.writes import Ending
 
 COLUMNS = (
     "run_id",
