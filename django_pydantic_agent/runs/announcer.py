@@ -13,7 +13,8 @@ from django.dispatch import Signal
 from django_pydantic_agent import signals
 from django_pydantic_agent.connections import release_connections
 from django_pydantic_agent.runs.states import Decision, RunStatus
-from django_pydantic_agent.stores.base import RunStore, RunWrite, StoredRun
+from django_pydantic_agent.stores.base import RunStore, StoredRun
+from django_pydantic_agent.stores.writes import RunWrite
 
 logger = logging.getLogger(__name__)
 

@@ -17,8 +17,9 @@ from django_pydantic_agent.log.preamble import (
     opening_frames,
 )
 from django_pydantic_agent.log.reading import frames_after
-from django_pydantic_agent.stores.base import KeptFold, RunStore, StoredRun
+from django_pydantic_agent.stores.base import RunStore, StoredRun
 from django_pydantic_agent.stores.conversations import ConversationStore, ThreadSoFar
+from django_pydantic_agent.stores.writes import KeptFold
 from django_pydantic_agent.threads.lineage import messages_before
 from django_pydantic_agent.threads.running import posted_state, state_before
 

@@ -34,7 +34,8 @@ from django_pydantic_agent.runs.states import Decision, RunStatus
 from django_pydantic_agent.runs.stop import Stop
 from django_pydantic_agent.runs.timing import Stopwatch, log_timing
 from django_pydantic_agent.runs.turn import RunTurn
-from django_pydantic_agent.stores.base import Ending, StoredRun
+from django_pydantic_agent.stores.base import StoredRun
+from django_pydantic_agent.stores.writes import Ending
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.exceptions import LeaseLost, StoreUnavailable
 from django_pydantic_agent.runs.live_log import LiveLog
-from django_pydantic_agent.stores.base import Ending, LedgerChange, RunStore, RunWrite, StoredRun
+from django_pydantic_agent.stores.base import RunStore, StoredRun
 from django_pydantic_agent.stores.conversations import ConversationStore, TurnSave
+from django_pydantic_agent.stores.writes import Ending, LedgerChange, RunWrite
 
 if TYPE_CHECKING:
     from django_pydantic_agent.runs.recorder import Recorder

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.connections import release_connections
 from django_pydantic_agent.runs.loop_watch import LoopWatch
-from django_pydantic_agent.stores.base import Lease, RunLeases, RunStore, StoredRun
+from django_pydantic_agent.stores.base import RunStore, StoredRun
+from django_pydantic_agent.stores.leases import Lease, RunLeases
 
 logger = logging.getLogger(__name__)
 

@@ -23,9 +23,11 @@ from django_pydantic_agent.runs.outcome import Outcome, failed
 from django_pydantic_agent.runs.rebuild import CannotRebuild, accepted_messages, rebuilt_plan
 from django_pydantic_agent.runs.timing import Stopwatch, log_timing
 from django_pydantic_agent.runs.turn import turn_save
-from django_pydantic_agent.stores.base import Ending, Orphan, RunStore, RunWrite, StoredRun
+from django_pydantic_agent.stores.base import RunStore, StoredRun
 from django_pydantic_agent.stores.conversations import ConversationStore
 from django_pydantic_agent.stores.effects import Reason
+from django_pydantic_agent.stores.leases import Orphan
+from django_pydantic_agent.stores.writes import Ending, RunWrite
 from django_pydantic_agent.threads.running import posted_state, state_before
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ from django_pydantic_agent.policy.audit import AuditLogger
 from django_pydantic_agent.policy.failure import REDACT, FailurePolicy
 from django_pydantic_agent.runs.request import RunRequest
 from django_pydantic_agent.stores.approvals import Answer
-from django_pydantic_agent.stores.base import Idempotency, Orphan, RunStore, StoredRun
+from django_pydantic_agent.stores.base import Idempotency, RunStore, StoredRun
 from django_pydantic_agent.stores.conversations import ConversationStore, TurnStart
+from django_pydantic_agent.stores.leases import Orphan
 
 if TYPE_CHECKING:
     from ag_ui.core import RunAgentInput

@@ -15,8 +15,9 @@ from django_pydantic_agent.policy.failure import UNKNOWN_OWNER, UNKNOWN_SERVER, 
 from django_pydantic_agent.runs.plan import Mount, RunPlan, ThreadPlan
 from django_pydantic_agent.runs.request import RunRequest
 from django_pydantic_agent.runs.states import RunStatus
-from django_pydantic_agent.stores.base import Orphan, RunStore
+from django_pydantic_agent.stores.base import RunStore
 from django_pydantic_agent.stores.conversations import TurnStart
+from django_pydantic_agent.stores.leases import Orphan
 
 
 class CannotRebuild(Exception):

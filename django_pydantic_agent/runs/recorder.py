@@ -18,8 +18,9 @@ from django_pydantic_agent.runs.commit_pace import Pace
 from django_pydantic_agent.runs.journal import Journal
 from django_pydantic_agent.runs.live_log import LiveLog
 from django_pydantic_agent.runs.states import RunStatus
-from django_pydantic_agent.stores.base import RunStore, RunWrite, StoredRun
+from django_pydantic_agent.stores.base import RunStore, StoredRun
 from django_pydantic_agent.stores.conversations import ConversationStore
+from django_pydantic_agent.stores.writes import RunWrite
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,8 @@ from django_pydantic_agent.conf import agent_settings
 from django_pydantic_agent.connections import release_connections
 from django_pydantic_agent.runs.mounts import find_mount
 from django_pydantic_agent.runs.states import RunStatus
-from django_pydantic_agent.stores.base import RELEASED, Lease, Orphan, RunLeases, RunStore
+from django_pydantic_agent.stores.base import RunStore
+from django_pydantic_agent.stores.leases import RELEASED, Lease, Orphan, RunLeases
 
 if TYPE_CHECKING:
     from django_pydantic_agent.runs.engine import Engine

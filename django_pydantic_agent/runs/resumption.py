@@ -9,8 +9,9 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from django_pydantic_agent.log.frames import attempt_metadata, encode
 from django_pydantic_agent.log.projection import Projection
 from django_pydantic_agent.runs.orphans import folded
-from django_pydantic_agent.stores.base import Orphan, RunHistory, RunStore
+from django_pydantic_agent.stores.base import RunHistory, RunStore
 from django_pydantic_agent.stores.conversations import ConversationStore
+from django_pydantic_agent.stores.leases import Orphan
 from django_pydantic_agent.threads.history import agui_messages
 from django_pydantic_agent.threads.lineage import messages_before
 

@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import Decision, RunStatus
-from django_pydantic_agent.stores.approvals import Answer, AskedCall, StoredInterrupt
+from django_pydantic_agent.stores.approvals import Answer, StoredInterrupt
 from django_pydantic_agent.stores.attempts import attempt_id
-from django_pydantic_agent.stores.conversations import TurnSave
+from django_pydantic_agent.stores.writes import FrameMaker, KeptFold, LedgerChange, RunWrite
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage
 
     from django_pydantic_agent.stores.conversations import ConversationStore, TurnStart
-
-FrameMaker = Callable[["int | None"], bytes]
-"""Makes a frame that shows the revision its thread has got; None stands for a run outside of any thread."""
+    from django_pydantic_agent.stores.leases import RunLeases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,126 +134,6 @@ class RunPage:
     next: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
-    """How a run ends, and the maker of its terminal frame, which is written together with it.
-
-    `interrupts` are AG-UI JSON, `asked_calls` the tool calls that they are about, by their ids; `pending_calls` are the
-    ids of the frontend tool calls that wait for the client's results. `unresolved` is the reason to note for tool
-    effects that have no outcome, empty where there is none to give. `folded` is kept as `RunStore.keep_fold` keeps it.
-    """
-
-    status: RunStatus
-    frame: FrameMaker
-    error: dict[str, str] | None = None
-    interrupts: Sequence[dict[str, Any]] = ()
-    asked_calls: Mapping[str, AskedCall] = field(default_factory=dict)
-    pending_calls: Sequence[str] = ()
-    message_ids: Sequence[str] = ()
-    usage: dict[str, int] | None = None
-    timing: dict[str, Any] | None = None
-    unresolved: str = ""
-    folded: Sequence[bytes] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptFold:
-    """Frames of the preamble of an ended run, so far as they are kept beside its log, and the last seq of that.
-
-    There are none while the run is live. In a thread, a run has ended with the frame of its state; the messages are the
-    thread's. A log that was pruned has left all that is missing otherwise.
-    """
-
-    frames: Sequence[bytes]
-    last_seq: int
-
-
-@dataclass(slots=True, kw_only=True)
-class RunWrite:
-    """What one run adds in one commit: frames from `first_seq` on, ledger rows in order, and maybe its end.
-
-    `begins` turns a queued run into a running one in the same statement that appends. `ledger` holds the store's own
-    row changes (see `LedgerChange`); a store without a ledger never gets any. `turns` are saved by `conversation`, the
-    last of them as the run's end where there is an `ending`. The commit sets `asks_nobody` where what the run asks is
-    cancelled at once, because the run was replaced in its thread.
-    """
-
-    key: int
-    epoch: int
-    first_seq: int
-    begins: bool = False
-    frames: list[bytes] = field(default_factory=list)
-    ledger: list["LedgerChange"] = field(default_factory=list)
-    ending: Ending | None = None
-    conversation: "ConversationStore | None" = None
-    turns: list["TurnSave"] = field(default_factory=list)
-    terminal: bytes | None = None
-    asks_nobody: bool = False
-
-    @property
-    def last_seq(self) -> int:
-        return self.first_seq + len(self.frames) - 1 + (self.ending is not None)
-
-    def save_turns(self) -> None:
-        """Save the turns and make the terminal frame; called inside the commit, once more where it is tried again."""
-        revision = None
-        if self.conversation is not None:
-            for saved in self.turns if self.ending is None else self.turns[:-1]:
-                self.conversation.save(saved)
-            if self.ending is not None:
-                # A run ends in its thread too where what it wrote there could not be stored.
-                last = self.turns[-1] if self.turns else TurnSave(run=self.key, through_seq=self.last_seq, size=0)
-                revision = self.conversation.end(last, self.ending)
-        if self.ending is not None:
-            self.terminal = self.ending.frame(revision)
-
-    @property
-    def all_frames(self) -> list[bytes]:
-        """The frames with the terminal one, once it is made."""
-        return self.frames if self.terminal is None else [*self.frames, self.terminal]
-
-
-class LedgerChange(Protocol):
-    """A change of the store's own rows, applied inside the commit that carries it; `size` is in bytes."""
-
-    @property
-    def size(self) -> int: ...
-
-
-RELEASED = -1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
-    """The lease of a live run as one look found it: whoever finds an equal one later saw no beat in between.
-
-    Who has let go of a run has set its `beat` to `RELEASED`; nobody need wait to take that run over.
-    """
-
-    run: int
-    epoch: int
-    beat: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Orphan:
-    """A run that was taken over, with all that is kept of how it was to be executed.
-
-    `run` has the new epoch. `parent` is the key of the run that it continues, where that is still there. `request` is
-    what `NewRun.request` was. `unresolved` names the tools whose effect is unknown. `conversation` is where the run's
-    part of its thread is saved, None outside of threads; `state_seq` is the seq of the run as of which the thread's
-    state was saved by it, 0 where it never was.
-    """
-
-    run: StoredRun
-    parent: int | None = None
-    request: dict[str, Any] | None = None
-    cancel_requested: bool = False
-    unresolved: Sequence[str] = ()
-    conversation: "ConversationStore | None" = None
-    state_seq: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class UnresolvedCall:
     """A tool call of which nobody knows whether it has acted; `reason` says why."""
@@ -263,46 +141,6 @@ class UnresolvedCall:
     tool_call_id: str
     tool: str
     reason: str
-
-
-class RunLeases(Protocol):
-    """Who executes which run, in a store that several processes share. Synchronous and thread-safe."""
-
-    def beat(self, epochs: Mapping[int, int]) -> Collection[int]:
-        """Show that the runs of these keys go on in their epochs; return the keys of those that go on elsewhere."""
-        ...
-
-    def request_cancel(self, run: int) -> bool:
-        """Note that a run is to stop; False where it has ended or is gone."""
-        ...
-
-    def cancelled(self, runs: Collection[int]) -> Collection[int]:
-        """Return those of the runs that are to stop."""
-        ...
-
-    def show_viewers(self, runs: Collection[int]) -> None:
-        """Show that the runs are watched in this process."""
-        ...
-
-    def viewer_signs(self, runs: Collection[int]) -> Mapping[int, int]:
-        """Return how often it was shown for each of the runs that it is watched."""
-        ...
-
-    def live(self) -> Sequence[Lease]:
-        """Return the lease of every live run."""
-        ...
-
-    def take_over(self, lease: Lease) -> Orphan | None:
-        """Begin the run's next epoch, so that nobody else can write it; None where it is not as it was seen."""
-        ...
-
-    def begin_attempt(self, run: StoredRun) -> StoredRun | None:
-        """Count one more attempt at a run that was taken over; None where it goes on elsewhere by now."""
-        ...
-
-    def release(self, run: int, epoch: int) -> None:
-        """Let go of a run that goes on in this epoch, so that it is taken over at once."""
-        ...
 
 
 class RunHistory(Protocol):
@@ -327,7 +165,7 @@ class RunStore(Protocol):
     durable: bool
 
     @property
-    def leases(self) -> RunLeases | None:
+    def leases(self) -> "RunLeases | None":
         """The leases of the store's runs, None where no other process can see them."""
         ...
 

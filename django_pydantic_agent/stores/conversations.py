@@ -9,7 +9,7 @@ from django_pydantic_agent.ownership import Owner
 
 if TYPE_CHECKING:
     from django_pydantic_agent.log.frames import JsonObject
-    from django_pydantic_agent.stores.base import Ending
+    from django_pydantic_agent.stores.writes import Ending
     from django_pydantic_agent.threads.posture import ThreadOutline
 
 

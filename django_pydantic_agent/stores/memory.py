@@ -3,9 +3,9 @@
 import itertools
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from django_pydantic_agent.exceptions import (
     IdempotencyKeyTaken,
@@ -19,62 +19,17 @@ from django_pydantic_agent.exceptions import (
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import Decision, RunStatus
 from django_pydantic_agent.stores.approvals import StoredInterrupt, asked_interrupts
-from django_pydantic_agent.stores.base import (
-    KeptFold,
-    LedgerChange,
-    NewRun,
-    RunPage,
-    RunQuery,
-    RunStore,
-    RunWrite,
-    StoredRun,
-    UnresolvedCall,
-)
+from django_pydantic_agent.stores.base import NewRun, RunPage, RunQuery, RunStore, StoredRun, UnresolvedCall
+from django_pydantic_agent.stores.memory_history import Boundary, IdempotencyName, MemoryHistory, MemoryRun
+from django_pydantic_agent.stores.writes import KeptFold, RunWrite
 
 if TYPE_CHECKING:
-    from pydantic_ai.messages import ModelMessage
-
     from django_pydantic_agent.stores.conversations import ConversationStore
 
 ENDED_RUNS = 256
 """How many runs are remembered after their end."""
 
 RunName = tuple[Owner, str, str]
-IdempotencyName = tuple[Owner, str, str, str]
-
-
-@dataclass(slots=True)
-class _Entry:
-    run: StoredRun
-    input: bytes
-    message_ids: list[str]
-    request: dict[str, Any] | None
-    frames: list[bytes] = field(default_factory=list)
-    folded: Sequence[bytes] = ()
-    parent: int | None = None
-    start: "list[ModelMessage]" = field(default_factory=list)
-    end: "list[ModelMessage]" = field(default_factory=list)
-    boundary_seq: int = 0
-    idempotency_name: IdempotencyName | None = None
-    place: tuple[int, int] = (0, 0)
-    asked: dict[str, StoredInterrupt] = field(default_factory=dict)
-
-    def stored(self) -> StoredRun:
-        """Return the run with those of its interrupts that are open now."""
-        if not self.asked:
-            return self.run
-        interrupts = [interrupt for interrupt in self.run.interrupts if self.asked[interrupt["id"]].is_open]
-        return replace(self.run, interrupts=interrupts)
-
-    @property
-    def undecided(self) -> list[StoredInterrupt]:
-        return [interrupt for interrupt in self.asked.values() if interrupt.decision is Decision.PENDING]
-
-    def give_up(self, decision: Decision, *, decided_by: int | None = None) -> list[str]:
-        given_up = self.undecided
-        for interrupt in given_up:
-            self.asked[interrupt.id] = replace(interrupt, decision=decision, decided_by=decided_by)
-        return [interrupt.id for interrupt in given_up]
 
 
 class MemoryRunStore(RunStore):
@@ -86,7 +41,7 @@ class MemoryRunStore(RunStore):
     def __init__(self) -> None:
         self._keys = itertools.count(1)
         self._lock = threading.RLock()
-        self._entries: dict[int, _Entry] = {}
+        self._entries: dict[int, MemoryRun] = {}
         self._names: dict[RunName, int] = {}
         self._by_idempotency: dict[IdempotencyName, int] = {}
         self._ended: list[int] = []
@@ -117,7 +72,7 @@ class MemoryRunStore(RunStore):
             )
             decided = self._decided(new, run.key)
             parent = new.parent.key if new.parent else None
-            entry = _Entry(run, new.input, list(new.message_ids), new.request, parent=parent)
+            entry = MemoryRun(run, new.input, list(new.message_ids), new.request, parent=parent)
             # An answer comes before the turns that are queued behind the question.
             entry.place = (self._entries[decided[0].run].place[0] if decided else run.key, run.key)
             first_frame = new.first_frame(new.accept_turn(run.key))
@@ -182,8 +137,8 @@ class MemoryRunStore(RunStore):
             if key in self._entries:
                 self._entries[key].folded = list(frames)
 
-    def history(self, key: int) -> "_History":
-        return _History(self._entries, self._entries[key])
+    def history(self, key: int) -> MemoryHistory:
+        return MemoryHistory(self._entries, self._entries[key])
 
     def boundary_seq(self, key: int) -> int:
         entry = self._entries.get(key)
@@ -280,7 +235,7 @@ class MemoryRunStore(RunStore):
                     del self._by_idempotency[entry.idempotency_name]
             del self._ended[:-ENDED_RUNS]
 
-    def _of_thread(self, owner: Owner | None, scope: str, server: str, thread_id: str) -> list[_Entry]:
+    def _of_thread(self, owner: Owner | None, scope: str, server: str, thread_id: str) -> list[MemoryRun]:
         name = (owner, scope, server, thread_id)
         entries = [self._entries[key] for key in self._names.values()]
         return [
@@ -300,7 +255,7 @@ class MemoryRunStore(RunStore):
             decided.append(replace(asked, decision=answer.decision, answer=answer.said, decided_by=run))
         return decided
 
-    def _entry(self, key: int) -> _Entry:
+    def _entry(self, key: int) -> MemoryRun:
         with self._lock:
             if key not in self._entries:
                 raise RunNotFound
@@ -323,7 +278,7 @@ class MemoryRunStore(RunStore):
         write.save_turns()
         entry.frames += write.all_frames
         for change in write.ledger:
-            if isinstance(change, _Boundary):
+            if isinstance(change, Boundary):
                 entry.end, entry.boundary_seq = change.messages, change.seq
         changed = replace(run, last_seq=run.last_seq + len(write.all_frames))
         if write.begins:
@@ -346,35 +301,6 @@ class MemoryRunStore(RunStore):
                 write.asks_nobody = True
         entry.run = changed
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class _Boundary:
-    """The newest boundary of a run; its messages may be stamped later, as those of the run itself are."""
-
-    messages: "list[ModelMessage]"
-    seq: int
-    size: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _History:
-    """The model's messages of one live run in memory."""
-
-    entries: dict[int, _Entry]
-    entry: _Entry
-
-    def begin(self, run: int | None, at: Literal["start", "end"] = "end") -> "list[ModelMessage]":
-        earlier = None if run is None else self.entries.get(run)
-        if earlier is not None:
-            self.entry.start = self.entry.end = earlier.start if at == "start" else earlier.end
-        return list(self.entry.start)
-
-    def resume(self) -> "list[ModelMessage]":
-        return list(self.entry.end)
-
-    def save(self, messages: "list[ModelMessage]", *, seq: int) -> LedgerChange:
-        return _Boundary(messages, seq)
 
 
 def _are_open(interrupts: Collection[str], run: StoredRun, conversation: "ConversationStore") -> bool:

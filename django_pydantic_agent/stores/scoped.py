@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     )
 
     from django_pydantic_agent.log.frames import JsonObject
-    from django_pydantic_agent.stores.base import Ending
+    from django_pydantic_agent.stores.writes import Ending
     from django_pydantic_agent.threads.posture import ThreadOutline
 
 R = TypeVar("R")

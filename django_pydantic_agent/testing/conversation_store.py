@@ -19,7 +19,6 @@ from typing import Any
 from django_pydantic_agent.exceptions import InvalidInput, ThreadChanged, ThreadNotFound
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import RunStatus
-from django_pydantic_agent.stores.base import Ending
 from django_pydantic_agent.stores.conversations import (
     ConversationStore,
     StoredThread,
@@ -27,6 +26,7 @@ from django_pydantic_agent.stores.conversations import (
     TurnSave,
     TurnStart,
 )
+from django_pydantic_agent.stores.writes import Ending
 from django_pydantic_agent.threads.posture import ThreadOutline, TurnState
 
 ADA, BOB = Owner("user:ada"), Owner("user:bob")

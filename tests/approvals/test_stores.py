@@ -12,10 +12,11 @@ from django_pydantic_agent.exceptions import InterruptDecided
 from django_pydantic_agent.runs.opening import new_run
 from django_pydantic_agent.runs.states import Decision, RunStatus
 from django_pydantic_agent.stores.approvals import Answer, AskedCall
-from django_pydantic_agent.stores.base import Ending, RunStore, RunWrite, StoredRun
+from django_pydantic_agent.stores.base import RunStore, StoredRun
 from django_pydantic_agent.stores.conversations import TurnStart
 from django_pydantic_agent.stores.memory import MemoryRunStore
 from django_pydantic_agent.stores.memory_conversations import MemoryConversationStore
+from django_pydantic_agent.stores.writes import Ending, RunWrite
 from tests.core.plans import OWNER, plan
 
 pytestmark = pytest.mark.django_db

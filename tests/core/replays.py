@@ -13,10 +13,11 @@ from django_pydantic_agent.log.projection import Projection
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.runs.turn import turn_save
-from django_pydantic_agent.stores.base import Ending, NewRun, RunStore, RunWrite, StoredRun
+from django_pydantic_agent.stores.base import NewRun, RunStore, StoredRun
 from django_pydantic_agent.stores.conversations import ConversationStore, TurnStart
 from django_pydantic_agent.stores.memory import MemoryRunStore
 from django_pydantic_agent.stores.memory_conversations import MemoryConversationStore
+from django_pydantic_agent.stores.writes import Ending, RunWrite
 
 OWNER = Owner("user:1")
 

@@ -11,8 +11,8 @@ from django_pydantic_agent.exceptions import LogPruned
 from django_pydantic_agent.runs.engine import get_engine
 from django_pydantic_agent.runs.live_log import LiveLog
 from django_pydantic_agent.runs.states import RunStatus
-from django_pydantic_agent.stores.base import RunWrite
 from django_pydantic_agent.stores.memory import MemoryRunStore
+from django_pydantic_agent.stores.writes import RunWrite
 from django_pydantic_agent.testing.models import Gate, Text
 from tests.core.plans import events, plan, start, types
 
@@ -135,7 +135,7 @@ def test_the_watcher_follows_a_run_that_another_process_executes(settings):
     assert run_plan.store.commit([write]) == [None]
     assert seen.wait(10)
     assert found[1:] == [b'{"n":2}', b'{"n":3}']
-    from django_pydantic_agent.stores.base import Ending
+    from django_pydantic_agent.stores.writes import Ending
 
     ending = Ending(status=RunStatus.FINISHED, frame=lambda revision: b"{}")
     assert run_plan.store.commit([RunWrite(key=run.key, epoch=1, first_seq=4, ending=ending)]) == [None]

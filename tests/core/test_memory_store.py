@@ -8,9 +8,10 @@ from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.opening import new_run
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores import memory
-from django_pydantic_agent.stores.base import Ending, Idempotency, RunQuery, RunWrite
+from django_pydantic_agent.stores.base import Idempotency, RunQuery
 from django_pydantic_agent.stores.conversations import TurnSave
 from django_pydantic_agent.stores.memory import MemoryRunStore
+from django_pydantic_agent.stores.writes import Ending, RunWrite
 from tests.core.plans import OWNER, plan
 
 OTHER = Owner("user:2")

@@ -10,9 +10,9 @@ from django_pydantic_agent.runs.engine import get_engine
 from django_pydantic_agent.runs.live_log import LiveLog
 from django_pydantic_agent.runs.recorder import InlineRecorder, Recorder
 from django_pydantic_agent.runs.states import RunStatus
-from django_pydantic_agent.stores.base import Ending
 from django_pydantic_agent.stores.conversations import TurnSave
 from django_pydantic_agent.stores.memory import MemoryRunStore
+from django_pydantic_agent.stores.writes import Ending
 from django_pydantic_agent.testing.models import Gate, ScriptedModel, Text
 from tests.core.plans import events, plan, start, stored, types
 from tests.sse import check_sequence

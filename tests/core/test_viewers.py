@@ -10,7 +10,7 @@ from django_pydantic_agent.runs.live_log import LiveLog
 from django_pydantic_agent.runs.opening import new_run
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.runs.watcher import Watcher
-from django_pydantic_agent.stores.base import Ending, RunWrite
+from django_pydantic_agent.stores.writes import Ending, RunWrite
 from django_pydantic_agent.testing.models import Gate, Text
 from tests.core.plans import plan, start, stored
 

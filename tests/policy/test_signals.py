@@ -17,7 +17,8 @@ from django_pydantic_agent.runs.announcer import Announcer, InlineAnnouncer
 from django_pydantic_agent.runs.engine import get_engine, stop_engine
 from django_pydantic_agent.runs.opening import new_run
 from django_pydantic_agent.runs.states import Decision, RunStatus
-from django_pydantic_agent.stores.base import RunWrite, StoredRun
+from django_pydantic_agent.stores.base import StoredRun
+from django_pydantic_agent.stores.writes import RunWrite
 from django_pydantic_agent.testing.models import Failure, Gate, ScriptedModel, ToolCall
 from tests.api.posting import events as posted_events
 from tests.api.posting import post

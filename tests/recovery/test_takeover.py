@@ -14,7 +14,7 @@ from django_pydantic_agent.runs.engine import get_engine
 from django_pydantic_agent.runs.recovery import Recovery
 from django_pydantic_agent.runs.states import RunStatus
 from django_pydantic_agent.stores import durable_store
-from django_pydantic_agent.stores.base import RELEASED
+from django_pydantic_agent.stores.leases import RELEASED
 from example_project.notebook.models import Note
 from tests.recovery.test_kill import hold, spell, write
 from tests.waiting import eventually

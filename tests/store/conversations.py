@@ -10,8 +10,8 @@ from django_pydantic_agent.contrib.store.default_conversation_store import Defau
 from django_pydantic_agent.contrib.store.models import Run
 from django_pydantic_agent.contrib.store.run_store import new_row
 from django_pydantic_agent.runs.states import RunStatus
-from django_pydantic_agent.stores.base import Ending
 from django_pydantic_agent.stores.conversations import ConversationStore, TurnSave, TurnStart
+from django_pydantic_agent.stores.writes import Ending
 from django_pydantic_agent.testing.conversation_store import ConversationStoreConformance
 
 

@@ -7,7 +7,8 @@ from django.http import HttpRequest
 from django_pydantic_agent.contrib.store.default_step_store import DefaultStepStore
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import RunStatus
-from django_pydantic_agent.stores.base import Ending, NewRun, StoredRun
+from django_pydantic_agent.stores.base import NewRun, StoredRun
+from django_pydantic_agent.stores.writes import Ending
 
 
 def request_of(user: Any) -> HttpRequest:

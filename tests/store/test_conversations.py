@@ -27,9 +27,10 @@ from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore, new_
 from django_pydantic_agent.exceptions import InvalidInput, LeaseLost, ThreadChanged, ThreadNotFound
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import RunStatus
-from django_pydantic_agent.stores.base import RunWrite, StoredRun
+from django_pydantic_agent.stores.base import StoredRun
 from django_pydantic_agent.stores.conversations import ThreadQuery, TurnSave, TurnStart
 from django_pydantic_agent.stores.scoped import ScopedConversationStore
+from django_pydantic_agent.stores.writes import RunWrite
 from django_pydantic_agent.testing.conversation_store import (
     ADA,
     BOB,

@@ -20,7 +20,7 @@ from django_pydantic_agent.contrib.store.recording import RecordingStepStore
 from django_pydantic_agent.contrib.store.rows import insert
 from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore
 from django_pydantic_agent.ownership import Owner
-from django_pydantic_agent.stores.base import RunWrite
+from django_pydantic_agent.stores.writes import RunWrite
 from django_pydantic_agent.testing.step_store import answer, effect, event, prompt, snapshot
 from tests.store.factories import new_run, request_of, step_store
 

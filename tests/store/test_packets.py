@@ -12,7 +12,8 @@ from django_pydantic_agent.contrib.store.records import event_row
 from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore
 from django_pydantic_agent.exceptions import UnstorableWrite, WriteTooLarge
 from django_pydantic_agent.ownership import Owner
-from django_pydantic_agent.stores.base import RunWrite, StoredRun
+from django_pydantic_agent.stores.base import StoredRun
+from django_pydantic_agent.stores.writes import RunWrite
 from django_pydantic_agent.testing.step_store import event
 from tests.store.factories import ending, new_run
 

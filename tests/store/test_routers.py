@@ -42,7 +42,8 @@ from django_pydantic_agent.contrib.store.models import Run
 from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.rebuild import _user
-from django_pydantic_agent.stores.base import RunQuery, RunWrite
+from django_pydantic_agent.stores.base import RunQuery
+from django_pydantic_agent.stores.writes import RunWrite
 from django_pydantic_agent.testing.step_store import effect, event, prompt, snapshot
 from tests.store.factories import ending, new_run, step_store
 

@@ -27,8 +27,9 @@ from django_pydantic_agent.exceptions import (
 )
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import RunStatus
-from django_pydantic_agent.stores.base import Idempotency, KeptFold, RunQuery, RunWrite, StoredRun
+from django_pydantic_agent.stores.base import Idempotency, RunQuery, StoredRun
 from django_pydantic_agent.stores.conversations import TurnSave
+from django_pydantic_agent.stores.writes import KeptFold, RunWrite
 from django_pydantic_agent.testing.step_store import effect, event
 from tests.store.factories import ending, new_run
 

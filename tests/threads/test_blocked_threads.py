@@ -12,7 +12,8 @@ from django_pydantic_agent.contrib.store.default_step_store import DefaultStepSt
 from django_pydantic_agent.contrib.store.models import Run
 from django_pydantic_agent.runs.engine import get_engine, stop_engine
 from django_pydantic_agent.runs.states import RunStatus
-from django_pydantic_agent.stores.base import RELEASED, StoredRun
+from django_pydantic_agent.stores.base import StoredRun
+from django_pydantic_agent.stores.leases import RELEASED
 from django_pydantic_agent.testing.models import Gate, ScriptedModel, ToolCall
 from tests.threads.talk import Talk
 

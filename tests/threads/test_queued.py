@@ -10,7 +10,8 @@ from django_pydantic_agent.contrib.store.run_store import DatabaseRunStore
 from django_pydantic_agent.runs import execution
 from django_pydantic_agent.runs.engine import get_engine, stop_engine
 from django_pydantic_agent.runs.states import Decision, RunStatus
-from django_pydantic_agent.stores.base import RELEASED, StoredRun
+from django_pydantic_agent.stores.base import StoredRun
+from django_pydantic_agent.stores.leases import RELEASED
 from django_pydantic_agent.testing.models import Gate, ScriptedModel, ToolCall
 from tests.threads.talk import Talk
 from tests.waiting import eventually

@@ -15,14 +15,15 @@ from django_pydantic_agent.contrib.store.effects import settle_all
 from django_pydantic_agent.contrib.store.fields import to_microseconds
 from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.contrib.store.models import Interrupt, ToolEffect
-from django_pydantic_agent.contrib.store.querysets import InterruptQuerySet
+from django_pydantic_agent.contrib.store.models.approvals import InterruptQuerySet
 from django_pydantic_agent.contrib.store.rows import Row, as_json, insert
 from django_pydantic_agent.exceptions import InterruptDecided
 from django_pydantic_agent.log.call_ids import model_id
 from django_pydantic_agent.log.frames import storable
 from django_pydantic_agent.runs.states import Decision
 from django_pydantic_agent.stores.approvals import AskedCall, StoredInterrupt, asked_interrupts
-from django_pydantic_agent.stores.base import Ending, NewRun
+from django_pydantic_agent.stores.base import NewRun
+from django_pydantic_agent.stores.writes import Ending
 
 COLUMNS = (
     "run_id",
@@ -95,7 +96,7 @@ def read(*, using: str, **conditions: Any) -> list[StoredInterrupt]:
     ]
 
 
-def _all(using: str) -> "InterruptQuerySet[Interrupt]":
+def _all(using: str) -> InterruptQuerySet:
     return Interrupt.objects.using(using)
 
 

@@ -18,7 +18,7 @@ from django_pydantic_agent.contrib.store.rows import as_json, insert
 from django_pydantic_agent.contrib.store.run_log import FRAME_COLUMNS, stretch_rows
 from django_pydantic_agent.exceptions import LeaseLost
 from django_pydantic_agent.runs.states import RunStatus, sources_of
-from django_pydantic_agent.stores.base import Ending, RunWrite
+from django_pydantic_agent.stores.writes import Ending, RunWrite
 
 
 def commit(writes: Sequence[RunWrite], *, using: str) -> list[Exception | None]:

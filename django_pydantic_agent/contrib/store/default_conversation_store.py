@@ -38,7 +38,7 @@ from django_pydantic_agent.threads.branch import Branch, BranchMessage, BranchRu
 from django_pydantic_agent.threads.titles import cut_title, whole_title
 
 if TYPE_CHECKING:
-    from django_pydantic_agent.stores.base import Ending
+    from django_pydantic_agent.stores.writes import Ending
     from django_pydantic_agent.threads.posture import ThreadOutline
 
 ATTEMPTS = 3

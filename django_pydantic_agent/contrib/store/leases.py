@@ -14,7 +14,8 @@ from django_pydantic_agent.contrib.store.models import Run
 from django_pydantic_agent.contrib.store.querysets import RunQuerySet
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import LIVE
-from django_pydantic_agent.stores.base import RELEASED, Lease, Orphan, RunStore, StoredRun
+from django_pydantic_agent.stores.base import RunStore, StoredRun
+from django_pydantic_agent.stores.leases import RELEASED, Lease, Orphan
 
 
 class DatabaseRunLeases:

@@ -8,7 +8,7 @@ from django.db.models.functions import Coalesce
 
 from django_pydantic_agent.contrib.store.identity import digest
 from django_pydantic_agent.ownership import Owner
-from django_pydantic_agent.runs.states import CUT, ENDED, LIVE, Decision
+from django_pydantic_agent.runs.states import CUT, ENDED, LIVE
 
 if TYPE_CHECKING:
     from django_pydantic_agent.contrib.store.models import Run, Thread  # noqa: F401
@@ -157,12 +157,6 @@ class ToolEffectQuerySet(models.QuerySet[_M]):
 
         inside = self.filter(run__is_ledger_only=True, run__parent_digest__isnull=False).order_by()
         return digests_above(inside.values_list("run__parent_digest", flat=True).distinct(), using=self.db)
-
-
-class InterruptQuerySet(models.QuerySet[_M]):
-    def undecided(self) -> Self:
-        """Keep the interrupts that nobody has decided, expired ones included."""
-        return self.filter(decision=Decision.PENDING)
 
 
 def _number_unresolved(run: str) -> Any:

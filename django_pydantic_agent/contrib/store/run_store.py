@@ -34,15 +34,8 @@ from django_pydantic_agent.log.frames import storable, storable_value
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import LIVE, Decision, RunStatus
 from django_pydantic_agent.stores.approvals import StoredInterrupt
-from django_pydantic_agent.stores.base import (
-    KeptFold,
-    NewRun,
-    RunPage,
-    RunQuery,
-    RunWrite,
-    StoredRun,
-    UnresolvedCall,
-)
+from django_pydantic_agent.stores.base import NewRun, RunPage, RunQuery, StoredRun, UnresolvedCall
+from django_pydantic_agent.stores.writes import KeptFold, RunWrite
 
 if TYPE_CHECKING:
     from django_pydantic_agent.contrib.store.leases import DatabaseRunLeases

@@ -22,8 +22,8 @@ from django_pydantic_agent.log.frames import JsonObject, storable, storable_valu
 from django_pydantic_agent.log.preview import preview
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import Decision
-from django_pydantic_agent.stores.base import Ending
 from django_pydantic_agent.stores.conversations import TurnSave, TurnStart
+from django_pydantic_agent.stores.writes import Ending
 from django_pydantic_agent.threads.branch import IMPORTED, content_digest
 
 MESSAGE_KEY = ("thread_id", "turn", "run", "place", "piece")

@@ -26,7 +26,7 @@ from django_pydantic_agent.contrib.store.admin.filters import (
 )
 from django_pydantic_agent.contrib.store.admin.payloads import download, in_short
 from django_pydantic_agent.contrib.store.models import Interrupt, Run, Snapshot, StepEvent, Thread, ToolEffect
-from django_pydantic_agent.contrib.store.querysets import InterruptQuerySet
+from django_pydantic_agent.contrib.store.models.approvals import InterruptQuerySet
 from django_pydantic_agent.ownership import Owner
 from django_pydantic_agent.runs.states import LIVE, Decision
 from django_pydantic_agent.runs.timing import readable
@@ -330,7 +330,7 @@ class RunAdmin(ExportAdmin):
         return format_html("<p>{}</p>", format_html_join(", ", '<a href="{}">{}</a>', links))
 
 
-def _asked_by(run: Run) -> "InterruptQuerySet[Interrupt]":
+def _asked_by(run: Run) -> InterruptQuerySet:
     return Interrupt.objects.using(router.db_for_write(Interrupt)).filter(run=run.pk)
 
 

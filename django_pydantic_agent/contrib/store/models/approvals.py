@@ -1,13 +1,20 @@
 """What runs asked of people, and what these answered."""
 
+from typing import Self
+
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from django_pydantic_agent.contrib.store.fields import DigestField, InstantField
 from django_pydantic_agent.contrib.store.models.runs import Run
-from django_pydantic_agent.contrib.store.querysets import InterruptQuerySet
 from django_pydantic_agent.runs.states import Decision
 from django_pydantic_agent.stores.approvals import TOOL_CALL
+
+
+class InterruptQuerySet(models.QuerySet["Interrupt"]):
+    def undecided(self) -> Self:
+        """Keep the interrupts that nobody has decided, expired ones included."""
+        return self.filter(decision=Decision.PENDING)
 
 
 class Interrupt(models.Model):
