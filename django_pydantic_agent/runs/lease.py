@@ -124,6 +124,6 @@ class Beats:
         if is_due:
             for run in leases.beat({held.run: held.epoch for held in by_run.values()}):
                 held = by_run[run]
-                logger.error("Run %d goes on elsewhere or is gone; it is stopped here.", run)
+                logger.warning("Run %d goes on elsewhere or is gone; it is stopped here.", run)
                 self.release(held.store, run, held.epoch)
                 held.lose()
