@@ -62,6 +62,7 @@ def test_a_queued_run_asks_what_is_ahead_when_that_has_ended_and_not_at_each_of_
     talk = Talk(Agent(ScriptedModel(lambda prompt: [said if prompt == "one" else ["said"]])))
     first = talk.start("one")
     gates[0].wait_reached()
+    eventually(lambda: Run.objects.get(pk=first.key).status == RunStatus.RUNNING)
     second = talk.start("two")
     eventually(lambda: looks.last is RunStatus.RUNNING)
     before = looks.count
