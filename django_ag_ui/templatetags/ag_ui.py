@@ -41,9 +41,9 @@ def ag_ui_picker(context: RequestContext, namespace: str = "ag_ui", **kwargs: An
 
 
 @register.simple_tag
-def ag_ui_failures() -> dict[str, str]:
+def ag_ui_failures() -> list[tuple[str, str]]:
     """Return why the engine ends runs, in the words that are sent and in those of the page's language."""
-    return {failure.message: gettext(failure.message) for failure in FAILURES}
+    return [(failure.message, gettext(failure.message)) for failure in FAILURES]
 
 
 @register.filter

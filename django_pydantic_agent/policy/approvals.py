@@ -13,10 +13,12 @@ from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import RunContext, ToolDefinition
 from pydantic_core import from_json
 
+from django_pydantic_agent.log.closing import INTERRUPTED_RESULT
 from django_pydantic_agent.log.frames import wire_form
 from django_pydantic_agent.policy.verdicts import VERDICTS
-from django_pydantic_agent.runs.states import Decision
-from django_pydantic_agent.stores.approvals import UNKNOWN_EFFECT, Answer, StoredInterrupt
+from django_pydantic_agent.runs.states import Decision, Question
+from django_pydantic_agent.stores.approvals import Answer, StoredInterrupt
+from django_pydantic_agent.stores.effects import MAX_NOTE_CHARACTERS
 from django_pydantic_agent.threads.reconcile import Attach, Refuse
 
 if TYPE_CHECKING:
@@ -93,8 +95,8 @@ def read_answers(
 
 def approval(interrupt: StoredInterrupt) -> ToolApproved | ToolDenied:
     """Return what the answer to an interrupt is to the agent."""
-    if interrupt.reason == UNKNOWN_EFFECT:
-        return ToolDenied(VERDICTS[interrupt.verdict])
+    if interrupt.reason == Question.UNKNOWN_EFFECT:
+        return ToolDenied(INTERRUPTED_RESULT if (verdict := interrupt.verdict) is None else VERDICTS[verdict])
     said = interrupt.answer or {}
     if interrupt.decision is Decision.APPROVED:
         return ToolApproved(override_args=said["editedArgs"])
@@ -134,7 +136,9 @@ def _answer(entry: "ResumeEntry", interrupt: StoredInterrupt, takes: Takes) -> A
         faults = error.errors(include_url=False, include_input=False, include_context=False)
         where = ", ".join(f"{'.'.join(map(str, fault['loc'])) or 'payload'}: {fault['type']}" for fault in faults[:5])
         return _refuse(422, "invalid_answer", f"the answer does not fit the response schema ({where[:500]})")
-    was_called = interrupt.reason == UNKNOWN_EFFECT
+    was_called = interrupt.reason == Question.UNKNOWN_EFFECT
+    if was_called and len(payload.reason or "") > MAX_NOTE_CHARACTERS:
+        return _refuse(422, "invalid_answer", _("the reason is too long"))
     if was_called and payload.edited_args is not None:
         return _refuse(422, "invalid_answer", _("a call that was made takes no other arguments"))
     edited = None

@@ -12,7 +12,7 @@ from django.dispatch import Signal
 
 from django_pydantic_agent import signals
 from django_pydantic_agent.connections import release_connections
-from django_pydantic_agent.runs.states import Decision, RunStatus
+from django_pydantic_agent.runs.states import Decision, Question, RunStatus
 from django_pydantic_agent.stores.base import RunStore, StoredRun
 from django_pydantic_agent.stores.writes import RunWrite
 
@@ -125,7 +125,11 @@ def _told(run: StoredRun, write: RunWrite) -> Iterator[tuple[Signal, dict[str, A
     if ending is None:
         return
     for interrupt in () if write.asks_nobody else ending.interrupts:
-        asked = {"interrupt_id": interrupt["id"], "tool_call_id": interrupt.get("toolCallId", "")}
+        asked = {
+            "interrupt_id": interrupt["id"],
+            "reason": interrupt.get("reason", Question.TOOL_CALL),
+            "tool_call_id": interrupt.get("toolCallId", ""),
+        }
         yield signals.approval_requested, ids | asked
     end = _ENDS[ending.status]
     if end is signals.run_finished:

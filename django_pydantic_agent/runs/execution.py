@@ -12,7 +12,7 @@ from uuid import uuid4
 from ag_ui.core import BaseEvent, EventType, ToolCallResultEvent
 from pydantic_ai import Agent
 from pydantic_ai.exceptions import RunCancelled
-from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse
+from pydantic_ai.messages import ModelMessage
 
 from django_pydantic_agent.agents.tools import RunThread
 from django_pydantic_agent.conf import agent_settings
@@ -190,9 +190,12 @@ class Execution:
         if resumption is not None and resumption.is_answered:
             return finished(self._run)
         prepared = await self._stop.first(self._prepare(resumption), seconds=_left(until))
-        if prepared.calls.unknown and resumption is not None and resumption.response is not None:
-            return self._ask_what_became(prepared, resumption.response)
-        if prepared.answered:
+        self._tell(prepared)
+        if prepared.calls.unknown:
+            self._keep(prepared.history)
+            unknown = {prepared.calls.wire_id(call.tool_call_id): asked_call(call) for call in prepared.calls.unknown}
+            return asking_what_became(self._run, unknown)
+        if prepared.answered and resumption is None:
             # Whatever becomes of this run, what it goes on from is then known by it.
             self._keep(prepared.history)
             self._projection.items.expect(prepared.answered.values())
@@ -228,22 +231,15 @@ class Execution:
             self._keep(adapter.stream.result.all_messages())
         return outcome
 
-    def _ask_what_became(self, prepared: Prepared, response: ModelResponse) -> Outcome:
-        """Settle the calls that an earlier attempt has left but for those that may have acted, and ask about these."""
-        calls = prepared.calls
-        known = calls.known(response)
-        for part in known:
-            wire_id = calls.wire_id(part.tool_call_id)
-            if wire_id not in calls.shown:
+    def _tell(self, prepared: Prepared) -> None:
+        """Log the results of calls that an earlier attempt has left without."""
+        for part in prepared.returns:
+            wire_id = prepared.calls.wire_id(part.tool_call_id)
+            if wire_id not in prepared.calls.shown:
+                content = part.model_response_str()
                 self._emit(
-                    ToolCallResultEvent(
-                        message_id=str(uuid4()), tool_call_id=wire_id, content=part.model_response_str(), role="tool"
-                    )
+                    ToolCallResultEvent(message_id=str(uuid4()), tool_call_id=wire_id, content=content, role="tool")
                 )
-        self._keep([*prepared.history, *([ModelRequest(parts=known)] if known else [])])
-        return asking_what_became(
-            self._run, {calls.wire_id(call.tool_call_id): asked_call(call) for call in calls.unknown}
-        )
 
     async def _prepare(self, resumption: Resumption | None) -> Prepared:
         """Prepare the agent, and tell a client at the beginning what it has missed."""

@@ -26,8 +26,8 @@ from django_pydantic_agent.policy.failure import (
     shown_failure,
 )
 from django_pydantic_agent.runs.opening import revision_metadata
-from django_pydantic_agent.runs.states import CUT, RunStatus
-from django_pydantic_agent.stores.approvals import UNKNOWN_EFFECT, AskedCall
+from django_pydantic_agent.runs.states import CUT, Question, RunStatus
+from django_pydantic_agent.stores.approvals import AskedCall
 from django_pydantic_agent.stores.base import StoredRun
 from django_pydantic_agent.stores.effects import Reason
 
@@ -134,7 +134,7 @@ def asking_what_became(run: StoredRun, calls: Mapping[str, AskedCall]) -> Outcom
     interrupts = [
         Interrupt(
             id=str(uuid4()),
-            reason=UNKNOWN_EFFECT,
+            reason=Question.UNKNOWN_EFFECT,
             message=f"A crash cut {call.tool_name}({call.arguments}). Approve if it has acted, deny if it has not.",
             tool_call_id=wire_id,
             response_schema=_WHETHER_IT_ACTED,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from ag_ui.core import RunAgentInput, ToolMessage
 from django.db import InterfaceError, OperationalError
 from pydantic_ai import DeferredToolRequests, DeferredToolResults, ToolDenied, UsageLimits
 from pydantic_ai.agent import AbstractAgent
-from pydantic_ai.messages import ModelMessage, repair_messages
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, ToolReturnPart, repair_messages
 
 from django_pydantic_agent.agents.build import build_agent, is_idempotent
 from django_pydantic_agent.agents.deps import AgentDeps
@@ -28,7 +28,7 @@ from django_pydantic_agent.runs.hooks import RunHooks
 from django_pydantic_agent.runs.journal import Journal
 from django_pydantic_agent.runs.plan import RunPlan
 from django_pydantic_agent.runs.resumption import Resumption
-from django_pydantic_agent.runs.states import RunStatus
+from django_pydantic_agent.runs.states import Question, RunStatus
 from django_pydantic_agent.runs.turn import RunTurn
 from django_pydantic_agent.runs.unfinished_calls import (
     AnsweredCalls,
@@ -38,11 +38,11 @@ from django_pydantic_agent.runs.unfinished_calls import (
     unfinished_calls,
     with_told,
 )
-from django_pydantic_agent.stores.approvals import UNKNOWN_EFFECT, StoredInterrupt
+from django_pydantic_agent.stores.approvals import StoredInterrupt
 from django_pydantic_agent.stores.attempts import latest_snapshot
 from django_pydantic_agent.stores.base import RunHistory, StoredRun
 from django_pydantic_agent.stores.effects import StoredEffect
-from django_pydantic_agent.threads.history import answered
+from django_pydantic_agent.threads.history import DecidedCall, asked, decided_calls
 
 FIRST_RETRY = 0.05
 LONGEST_RETRY = 1.0
@@ -53,7 +53,7 @@ class Prepared:
     """An agent, what it is given, and the arguments of its run.
 
     `answered` are the calls of an earlier run that it has decisions on, by the model's ids and with their ids on the
-    wire; `calls` are those that an earlier attempt has left.
+    wire; `calls` are those that an earlier attempt has left, and `returns` the results of these in `history`.
     """
 
     agent: AbstractAgent[Any, Any]
@@ -62,16 +62,22 @@ class Prepared:
     arguments: dict[str, Any]
     answered: Mapping[str, str]
     calls: UnfinishedCalls
+    returns: Sequence[ToolReturnPart]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """What a run goes on from; `decisions` are those on open calls in `history`, which are `answered`."""
+    """What a run goes on from; `decisions` are those on open calls in `history`, which are `answered`.
+
+    `calls` are those that an earlier attempt has left, and `returns` the results of these in `history`.
+    """
 
     run_input: RunAgentInput
     history: list[ModelMessage]
     decisions: DeferredToolResults | None = None
     answered: Mapping[str, str] = field(default_factory=dict)
+    calls: UnfinishedCalls = field(default_factory=UnfinishedCalls)
+    returns: Sequence[ToolReturnPart] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +106,10 @@ class Preparation:
         # What the engine itself is to read by.
         step_store = await self._call(config.step_store, self.readers)
         past = await self._past(step_store, resumption)
-        calls = UnfinishedCalls() if resumption is None else await self._calls(resumption, step_store)
         # In front of all others: what waits for approval has not begun for them, and what has ended they have seen.
         policy = config.approval_policy
         capabilities: list[Any] = [] if policy is None else [ApprovalPolicy(partial(self.call, policy))]
-        capabilities += [AnsweredCalls(dict(calls.results))] if calls.results else []
+        capabilities += [AnsweredCalls(dict(past.calls.results))] if past.calls.results else []
         capabilities += [_made(capability) for capability in config.capabilities]
         # A ledger of ours commits what was reached together with the tool's own row.
         is_alone = config.on_orphan == "resume" and not hasattr(step_store, "recording")
@@ -146,7 +151,8 @@ class Preparation:
             history=past.history,
             arguments=arguments,
             answered=past.answered,
-            calls=calls,
+            calls=past.calls,
+            returns=past.returns,
         )
 
     async def read(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -172,10 +178,9 @@ class Preparation:
         """Return the run's input and the history that it goes on from."""
         run_input = self.plan.run_input
         if resumption is not None and resumption.history:
-            going_on = {"messages": [], "state": resumption.projection.state, "resume": None}
-            return Past(run_input=run_input.model_copy(update=going_on), history=resumption.history)
+            return await self._resumed(step_store, resumption)
         if run_input.resume:
-            return await self._answered(step_store, run_input)
+            return await self._answering(step_store, run_input)
         if self.plan.source is not None:
             return Past(run_input=run_input, history=await self._continued(step_store, self.plan.source))
         if self.turn is not None:
@@ -204,37 +209,72 @@ class Preparation:
                 return with_told(history, told_of(effects, source.run_id))
         return snapshot.messages
 
-    async def _answered(self, step_store: Any, run_input: RunAgentInput) -> Past:
-        """Return what a run goes on from that answers interrupts.
+    async def _resumed(self, step_store: Any, resumption: Resumption) -> Past:
+        """Return what the next attempt goes on from."""
+        going_on = {"messages": [], "state": resumption.projection.state, "resume": None}
+        run_input = self.plan.run_input.model_copy(update=going_on)
+        response = resumption.response
+        if response is None:
+            return Past(run_input=run_input, history=resumption.history)
+        decided = []
+        if self.plan.run_input.resume:
+            answers = await self.read(self.plan.store.answers, self.journal.key)
+            decided = await self._decided(step_store, resumption.history, answers)
+        # The model may have used their ids again.
+        decided = [one for one in decided if any(one.call is call for call in response.tool_calls)]
+        answered = {one.call.tool_call_id: one.wire_id for one in decided}
+        calls = await self._calls(resumption, response, step_store, answered)
+        decisions = {call: one.decision for one in decided if (call := one.call.tool_call_id) not in calls.results}
+        left = {call.tool_call_id for call in calls.unknown} or decisions.keys()
+        if not left:
+            return Past(run_input=run_input, history=resumption.history, calls=calls)
+        returns = calls.returns(response, leave=left)
+        return Past(
+            run_input=run_input,
+            history=[*resumption.history, *([ModelRequest(parts=returns)] if returns else [])],
+            decisions=DeferredToolResults(approvals={**decisions}),
+            answered=answered,
+            calls=calls,
+            returns=returns,
+        )
+
+    async def _answering(self, step_store: Any, run_input: RunAgentInput) -> Past:
+        """Return what a run goes on from that answers interrupts."""
+        answers = await self.read(self.plan.store.answers, self.journal.key)
+        if self.turn is not None:
+            run_input = await self.read(self.turn.with_state, run_input)
+        results = [message for message in run_input.messages if isinstance(message, ToolMessage)]
+        said = [message for message in run_input.messages if not isinstance(message, ToolMessage)]
+        history = await self.read(asked, self.history, answers[0].run, results)
+        decided = await self._decided(step_store, history, answers)
+        return Past(
+            run_input=run_input.model_copy(update={"messages": said, "resume": None}),
+            history=history,
+            decisions=DeferredToolResults(approvals={one.call.tool_call_id: one.decision for one in decided}),
+            answered={one.call.tool_call_id: one.wire_id for one in decided},
+        )
+
+    async def _decided(
+        self, step_store: Any, messages: Sequence[ModelMessage], answers: Sequence[StoredInterrupt]
+    ) -> list[DecidedCall]:
+        """Return the calls in a history that answers decide on.
 
         Of a call that was cut, the model is told the verdict that came first.
         """
-        answers = await self.read(self.plan.store.answers, self.journal.key)
-        past: Past = await self.read(self._decided, run_input, answers)
-        if past.decisions is not None and any(answer.reason == UNKNOWN_EFFECT for answer in answers):
-            asked = await self.read(partial(self.plan.store.by_key, answers[0].run, owner=self.run.owner))
-            told = told_of(await _effects(step_store, asked), asked.run_id)
-            past.decisions.approvals.update({call: ToolDenied(told[call]) for call in past.answered if call in told})
-        return past
+        calls = decided_calls(messages, answers)
+        if all(answer.reason != Question.UNKNOWN_EFFECT for answer in answers):
+            return calls
+        run = await self.read(partial(self.plan.store.by_key, answers[0].run, owner=self.run.owner))
+        told = {} if run is None else told_of(await _effects(step_store, run), run.run_id)
+        return [
+            replace(one, decision=ToolDenied(told[one.call.tool_call_id])) if one.call.tool_call_id in told else one
+            for one in calls
+        ]
 
-    def _decided(self, run_input: RunAgentInput, answers: Sequence[StoredInterrupt]) -> Past:
-        """Return the history that answers go on from, and what they say of the calls that are open in it."""
-        if self.turn is not None:
-            run_input = self.turn.with_state(run_input)
-        results = [message for message in run_input.messages if isinstance(message, ToolMessage)]
-        asked = [message for message in run_input.messages if not isinstance(message, ToolMessage)]
-        history, decisions = answered(self.history, answers, results)
-        return Past(
-            run_input=run_input.model_copy(update={"messages": asked, "resume": None}),
-            history=history,
-            decisions=decisions,
-            answered=dict(zip(decisions.approvals, (answer.tool_call_id for answer in answers), strict=True)),
-        )
-
-    async def _calls(self, resumption: Resumption, step_store: Any) -> UnfinishedCalls:
-        """Return what is known of the calls that the run was in the middle of."""
-        if resumption.response is None:
-            return UnfinishedCalls()
+    async def _calls(
+        self, resumption: Resumption, response: ModelResponse, step_store: Any, answered: Mapping[str, str]
+    ) -> UnfinishedCalls:
+        """Return what is known of the calls in a response, of which a person has `answered` some."""
         config = self.plan.config
         frontend = {tool.name for tool in self.plan.run_input.tools or ()}
         earlier = self.run.ledger_ids[1:]
@@ -247,11 +287,13 @@ class Preparation:
             return None
 
         return await unfinished_calls(
-            resumption.response,
+            response,
             resumption.projection,
             effect=None if step_store is None else effect,
             may_repeat=lambda tool: tool in frontend or is_idempotent(config.source, tool),
             told=told_of(await _effects(step_store, self.run), self.run.run_id),
+            returned=resumption.returned,
+            answered=answered,
         )
 
     async def _deps(self, run_input: RunAgentInput, step_store: Any) -> Any:

@@ -33,6 +33,13 @@ def sources_of(status: RunStatus) -> list[RunStatus]:
     return [source for source, targets in TRANSITIONS.items() if status in targets]
 
 
+class Question(TextChoices):
+    """What an interrupt asks of a tool call: the reasons that interrupts have on the wire."""
+
+    TOOL_CALL = "tool_call", _("may it be called?")
+    UNKNOWN_EFFECT = "unknown_effect", _("has it acted?")
+
+
 class Decision(TextChoices):
     """What has become of an interrupt."""
 

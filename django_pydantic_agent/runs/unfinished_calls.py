@@ -1,7 +1,8 @@
 """The tool calls that a run was in the middle of: which have acted, which have not, and of which nobody knows."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from ag_ui.core import ToolMessage
@@ -37,19 +38,21 @@ class UnfinishedCalls:
         """Return the id on the wire of a call."""
         return self.on_wire.get(tool_call_id, tool_call_id)
 
-    def known(self, response: ModelResponse) -> list[ToolReturnPart]:
-        """Return what the model is told of the calls in `response` but for the unknown ones, if none is executed."""
-        unknown = {call.tool_call_id for call in self.unknown}
-        return [
-            ToolReturnPart(
-                tool_name=call.tool_name,
-                content=self.results.get(call.tool_call_id, INTERRUPTED_RESULT),
-                tool_call_id=call.tool_call_id,
-                outcome="success" if call.tool_call_id in self.results else "interrupted",
-            )
-            for call in response.tool_calls
-            if call.tool_call_id not in unknown
-        ]
+    def returns(self, response: ModelResponse, *, leave: Collection[str]) -> list[ToolReturnPart]:
+        """Return what the model is told of the calls in `response` if none is executed, but for those to `leave`."""
+        parts = []
+        for call in response.tool_calls:
+            if call.tool_call_id not in leave:
+                content = self.results.get(call.tool_call_id, INTERRUPTED_RESULT)
+                parts.append(
+                    ToolReturnPart(
+                        tool_name=call.tool_name,
+                        content=content,
+                        tool_call_id=call.tool_call_id,
+                        outcome="interrupted" if content == INTERRUPTED_RESULT else "success",
+                    )
+                )
+        return parts
 
 
 async def unfinished_calls(
@@ -59,8 +62,13 @@ async def unfinished_calls(
     effect: Callable[[str], Any] | None,
     may_repeat: Callable[[str], bool],
     told: Mapping[str, str],
+    returned: Mapping[str, Any] = MappingProxyType({}),
+    answered: Mapping[str, str] = MappingProxyType({}),
 ) -> UnfinishedCalls:
     """Look into the calls of a response, which is the last one in the log that `projection` stands for.
+
+    `returned` are results that an earlier run has brought, `answered` the ids on the wire of calls of such a run that
+    this one has decisions on.
 
     `effect` returns, awaited, what the ledger has of a call, None where the call was never begun; without a ledger
     every call without a result may have acted. `may_repeat` tells of a tool whether that does not matter. `told` is
@@ -74,9 +82,13 @@ async def unfinished_calls(
     results: dict[str, Any] = {}
     shown: list[str] = []
     unknown: list[ToolCallPart] = []
-    on_wire = _ids_on_wire(response, projection)
+    on_wire = {**_ids_on_wire(response, projection), **answered}
     for call in response.tool_calls:
         wire_id = on_wire.get(call.tool_call_id, call.tool_call_id)
+        if call.tool_call_id in returned:
+            results[call.tool_call_id] = returned[call.tool_call_id]
+            shown.append(wire_id)
+            continue
         if (answer := answers.get(wire_id)) is not None:
             results[call.tool_call_id] = _content(answer, call)
             shown.append(wire_id)

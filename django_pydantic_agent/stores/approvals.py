@@ -5,17 +5,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from django_pydantic_agent.runs.states import Decision
+from django_pydantic_agent.runs.states import Decision, Question
 from django_pydantic_agent.stores.effects import Verdict
 
 if TYPE_CHECKING:
     from django_pydantic_agent.log.frames import JsonObject
-
-TOOL_CALL = "tool_call"
-"""The reason of an interrupt that asks whether a tool may be called."""
-
-UNKNOWN_EFFECT = "unknown_effect"
-"""The reason of an interrupt that asks whether a tool call that a crash has cut has acted."""
 
 _VERDICTS = {Decision.APPROVED: Verdict.HAPPENED, Decision.DENIED: Verdict.DID_NOT_HAPPEN}
 
@@ -40,16 +34,16 @@ class StoredInterrupt:
     id: str
     tool_call_id: str
     call: AskedCall
-    reason: str = TOOL_CALL
+    reason: str = Question.TOOL_CALL
     expires_at: datetime | None = None
     decision: Decision = Decision.PENDING
     answer: "JsonObject | None" = None
     decided_by: int | None = None
 
     @property
-    def verdict(self) -> Verdict:
-        """What the decision says of the call, where it was asked whether that has acted."""
-        return _VERDICTS.get(self.decision, Verdict.IGNORED)
+    def verdict(self) -> Verdict | None:
+        """What the decision says of the call, where it was asked whether that has acted; None where it says nothing."""
+        return _VERDICTS.get(self.decision)
 
     @property
     def has_expired(self) -> bool:
@@ -103,7 +97,7 @@ def asked_interrupts(run: int, interrupts: "Iterable[JsonObject]", calls: Any) -
             id=interrupt["id"],
             tool_call_id=interrupt.get("toolCallId") or "",
             call=calls.get(interrupt["id"]) or AskedCall("", ""),
-            reason=interrupt.get("reason", TOOL_CALL),
+            reason=interrupt.get("reason", Question.TOOL_CALL),
             expires_at=expires_at(interrupt),
         )
         for interrupt in interrupts

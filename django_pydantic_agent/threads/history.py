@@ -1,12 +1,13 @@
 """What the model is given of a thread's past: the engine's own records, and what was said after the last of them."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ag_ui.core import AssistantMessage, EventType, FunctionCall, Message, ToolMessage
 from ag_ui.core import ToolCall as AGUIToolCall
 from pydantic import TypeAdapter
-from pydantic_ai import DeferredToolResults, ToolApproved, ToolDenied
+from pydantic_ai import ToolApproved, ToolDenied
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -31,6 +32,16 @@ from django_pydantic_agent.stores.conversations import ConversationStore, TurnGr
 
 if TYPE_CHECKING:
     from django_pydantic_agent.log.frames import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedCall:
+    """A tool call that a run has asked about, its id on the wire, and what was decided on it."""
+
+    call: ToolCallPart
+    wire_id: str
+    decision: ToolApproved | ToolDenied
+
 
 _MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
 
@@ -77,21 +88,18 @@ def unfinished(history: RunHistory, run: int, results: Sequence[ToolMessage] = (
     return repair_messages([*messages, *_answers(messages, results)])
 
 
-def answered(
-    history: RunHistory, answers: Sequence[StoredInterrupt], results: Sequence[ToolMessage]
-) -> tuple[list[ModelMessage], DeferredToolResults]:
-    """Return the history of the run that asked, its calls still open, and what was decided on these.
+def asked(history: RunHistory, run: int, results: Sequence[ToolMessage]) -> list[ModelMessage]:
+    """Return the history of the run that asked, with the results of the frontend tools that it waited for too."""
+    messages = history.begin(run)
+    return [*messages, *_answers(messages, results)]
 
-    `results` are those of the frontend tools that it waited for too.
-    """
-    messages = history.begin(answers[0].run)
+
+def decided_calls(messages: Sequence[ModelMessage], answers: Sequence[StoredInterrupt]) -> list[DecidedCall]:
+    """Return the calls in a history that answers decide on."""
     calls = calls_on_wire(messages, [answer.tool_call_id for answer in answers])
     if any(answer.tool_call_id not in calls for answer in answers):
         raise NotContinuable
-    approvals: dict[str, bool | ToolApproved | ToolDenied] = {
-        calls[answer.tool_call_id].tool_call_id: approval(answer) for answer in answers
-    }
-    return [*messages, *_answers(messages, results)], DeferredToolResults(approvals=approvals)
+    return [DecidedCall(calls[answer.tool_call_id], answer.tool_call_id, approval(answer)) for answer in answers]
 
 
 def said_after_boundary(store: RunStore, run: int) -> str:

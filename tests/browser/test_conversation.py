@@ -400,7 +400,7 @@ def test_why_a_run_has_failed_is_told_in_the_language_of_the_page(server, browse
     with browser.profile(visitor) as profile:
         tab = profile.open(url(server, thread))
         tab.see(TEXT, "an answer")
-        known = json.dumps({"The run failed.": "Der Lauf ist gescheitert."})
+        known = json.dumps([["The run failed.", "Der Lauf ist gescheitert."]])
         tab("evaluate", f"document.getElementById('ag-ui-failures').textContent = {json.dumps(known)}")
         say(tab, [fail("no")])
         tab.see(".ag-ui-run-state", "Failed: Der Lauf ist gescheitert.")

@@ -18,6 +18,19 @@ registry = ToolRegistry("recovery", model=ScriptedModel(play))
 AT_THE_END = "at the end of a run"
 
 
+def at_the_start(run_id: str) -> str:
+    """Return the gate that a run of `HeldAtTheStart` passes before its agent does anything."""
+    return f"start of {run_id}"
+
+
+class HeldAtTheStart(AbstractCapability[Any]):
+    """Holds runs whose id says so at a gate of their own before their agent does anything."""
+
+    async def before_run(self, ctx: RunContext[Any]) -> None:
+        if ctx.deps.run_id.startswith("held"):
+            await pass_gate(at_the_start(ctx.deps.run_id))
+
+
 class HeldAtTheEnd(AbstractCapability[Any]):
     """Holds a run at a gate once the model has given its answer."""
 

@@ -20,7 +20,7 @@ from django_pydantic_agent.stores.effects import Verdict
 from example_project.notebook.models import Note
 from tests.core.folding import running_client
 from tests.core.streams import Stream
-from tests.recovery.agent import AT_THE_END
+from tests.recovery.agent import AT_THE_END, at_the_start
 from tests.recovery.test_kill import check_next_message, effects, hold, spell, write
 from tests.stock_client import CLIENT_VERSIONS
 from tests.waiting import eventually
@@ -205,7 +205,7 @@ def cut_in(processes, gates, name, script, mount):
     [
         ({"payload": {"approved": True}}, "happened", "The tool has run, but its result was lost."),
         ({"payload": {"approved": False, "reason": "no trace"}}, "did_not_happen", "the tool has done nothing"),
-        ({"status": "cancelled"}, "", "Nobody knows whether the tool has done anything"),
+        ({"status": "cancelled"}, "", INTERRUPTED_RESULT),
     ],
 )
 @pytest.mark.parametrize("mount", [*MOUNTS, "resume-bare"])
@@ -246,6 +246,69 @@ def test_an_operator_may_have_settled_what_is_asked(processes, gates, mount):
     (result,) = of_type(processes.post_here(post, mount=mount), "TOOL_CALL_RESULT")
     assert "the tool has done nothing" in result["content"]
     assert ToolEffect.objects.get(run=run.key, tool_name="hold").verdict == "did_not_happen"
+
+
+def killed_at_the_start(processes, gates, post):
+    """Kill the process of an answer before its agent does anything; return the events of the answer once recovered."""
+    gate = at_the_start(post["runId"])
+    job = processes.post(post, mount="resume-answers")
+    gates.wait_reached(gate)
+    eventually(lambda: Run.objects.filter(run_id=post["runId"], boundary_seq__gt=0).exists())
+    job.kill()
+    gates.open(gate)
+    assert processes.recover().resumed == 1
+    assert processes.run(post).attempt == 2
+    return processes.check(post, job, known_calls=["hold", "call-1"])
+
+
+@pytest.mark.parametrize("beside", [[], [write("one")]])
+def test_an_answer_that_crashes_before_it_is_heard_never_has_the_call_made_again(processes, gates, beside):
+    name = f"answered twice beside {len(beside)}"
+    body = cut_in(processes, gates, name, [[spell("first"), *beside, hold(name)], [{"do": "recite"}]], "resume-answers")
+    post = answer_to(processes, processes.run(body), status="resolved", payload={"approved": False})
+    events = killed_at_the_start(processes, gates, {**post, "runId": f"held-{len(beside)}"})
+    (result,) = of_type(events, "TOOL_CALL_RESULT")
+    assert (result["toolCallId"], result["content"]) == ("hold", VERDICTS[Verdict.DID_NOT_HAPPEN])
+    assert events[-1]["outcome"] == {"type": "success"}
+    assert VERDICTS[Verdict.DID_NOT_HAPPEN] in messages_at_end(events)[-1][1]
+    assert (gates.count(name), Note.objects.count()) == (1, len(beside))
+
+
+@pytest.mark.parametrize("approved", [True, False])
+def test_an_approval_that_crashes_before_its_call_is_kept(processes, gates, approved):
+    sign = {"do": "call", "tool": "sign", "id": "call-1", "args": {"text": "signed"}}
+    body = processes.body([[write("one"), sign], [{"do": "recite"}]])
+    processes.post_here(body, mount="resume-answers")
+    post = answer_to(processes, processes.run(body), status="resolved", payload={"approved": approved})
+    events = killed_at_the_start(processes, gates, {**post, "runId": f"held-{approved}"})
+    assert [event["toolCallId"] for event in of_type(events, "TOOL_CALL_RESULT")] == ["call-1"]
+    assert events[-1]["outcome"] == {"type": "success"}
+    assert Note.objects.filter(text="signed").count() == approved
+    assert ("signed signed" in messages_at_end(events)[-1][1]) is approved
+
+
+def test_an_approved_call_that_was_cut_beside_one_that_has_returned_is_asked_about(processes, gates):
+    name = "signing beside"
+    sign = {"do": "call", "tool": "sign", "id": "call-1", "args": {"text": "signed", "gate": name}}
+    body = processes.body([[write("one"), sign], [{"do": "recite"}]])
+    processes.post_here(body, mount="resume")
+    post = answer_to(processes, processes.run(body), status="resolved", payload={"approved": True})
+    job = processes.post(post, mount="resume")
+    gates.wait_reached(name)
+    job.kill()
+    gates.open(name)
+    processes.recover()
+    run = processes.run(post)
+    assert [(question["reason"], question["toolCallId"]) for question in run.interrupts] == [
+        ("unknown_effect", "call-1")
+    ]
+    events = processes.post_here(
+        answer_to(processes, run, status="resolved", payload={"approved": True}), mount="resume"
+    )
+    recited = "".join(event["delta"] for event in of_type(events, "TEXT_MESSAGE_CONTENT"))
+    assert "wrote one" in recited
+    assert VERDICTS[Verdict.HAPPENED] in recited
+    assert (gates.count(name), Note.objects.filter(text="signed").count()) == (1, 1)
 
 
 def test_what_has_been_called_takes_no_other_arguments(processes, gates):

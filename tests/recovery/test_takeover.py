@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+from django.db import transaction
 
 from django_pydantic_agent.contrib.store.models import Run
 from django_pydantic_agent.runs.engine import get_engine
@@ -20,6 +21,12 @@ from tests.recovery.test_kill import hold, spell, write
 from tests.waiting import eventually
 
 
+def stop(job):
+    """Stop a process while it writes nothing: inside a transaction on SQLite it would keep all others from writing."""
+    with transaction.atomic():
+        job.kill(signal.SIGSTOP)
+
+
 def waiting(gate):
     return [[spell("first"), hold(gate)], ["second"]]
 
@@ -29,7 +36,8 @@ def test_a_process_that_was_stopped_writes_nothing_after_the_takeover(processes,
     body = processes.body(waiting(gate))
     job = processes.post(body)
     gates.wait_reached(gate)
-    job.kill(signal.SIGSTOP)
+    eventually(lambda: processes.run(body).status is RunStatus.RUNNING)
+    stop(job)
     assert processes.recover().ended == 1
     before = processes.check(body, job)
     gates.open(gate)
@@ -48,7 +56,7 @@ def test_a_process_that_was_stopped_writes_nothing_besides_the_next_attempt(proc
     job = processes.post(body, mount=mount)
     gates.wait_reached(gate)
     eventually(lambda: b'"delta":"t"' in job.text)
-    job.kill(signal.SIGSTOP)
+    stop(job)
     gates.open(gate)
     assert processes.recover().resumed == 1
     before = processes.check(body, job)

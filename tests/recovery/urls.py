@@ -9,7 +9,7 @@ from django_pydantic_agent.contrib.store.default_conversation_store import Defau
 from django_pydantic_agent.contrib.store.default_step_store import DefaultStepStore
 from django_pydantic_agent.runs.request import RunRequest
 from tests.live.gates import count
-from tests.recovery.agent import HeldAtTheEnd, registry
+from tests.recovery.agent import HeldAtTheEnd, HeldAtTheStart, registry
 
 
 def foreign_step_store(request: object) -> SqliteStepStore:
@@ -44,6 +44,14 @@ resume_held = AGUIServer(
     capabilities=[HeldAtTheEnd],
     **ledger,
 )
+resume_answers = AGUIServer(
+    registry,
+    namespace="resume-answers",
+    conversation_store=conversations,
+    on_orphan="resume",
+    capabilities=[HeldAtTheStart],
+    **ledger,
+)
 titled = AGUIServer(
     registry,
     namespace="titled",
@@ -70,6 +78,7 @@ urlpatterns = [
     path("resume-bare/", resume_bare.urls),
     path("resume-foreign/", resume_foreign.urls),
     path("resume-held/", resume_held.urls),
+    path("resume-answers/", resume_answers.urls),
     path("titled/", titled.urls),
     path("deadly/", deadly.urls),
     path("deadly-resume/", deadly_resume.urls),

@@ -21,7 +21,7 @@ from django_pydantic_agent.exceptions import InterruptDecided
 from django_pydantic_agent.log.call_ids import model_id
 from django_pydantic_agent.log.frames import storable
 from django_pydantic_agent.runs.states import Decision
-from django_pydantic_agent.stores.approvals import AskedCall, StoredInterrupt, asked_interrupts
+from django_pydantic_agent.stores.approvals import Answer, AskedCall, StoredInterrupt, asked_interrupts
 from django_pydantic_agent.stores.base import NewRun
 from django_pydantic_agent.stores.writes import Ending
 
@@ -56,9 +56,10 @@ def decide(new: NewRun, run: int, *, using: str) -> None:
         if not open_one.update(answer=as_json(answer.said), decider=storable(new.decider), **columns):
             raise InterruptDecided
         if answer.verdict is not None:
-            note = answer.said["reason"] or ""
-            calls = ToolEffect.objects.using(using).filter(run=answer.run, tool_call_id=model_id(answer.verdict_on))
-            settle_all(calls, answer.verdict, by=new.decider, note=note)
+            effects = ToolEffect.objects.using(using).filter(run=answer.run)
+            # Compared here, because a collation may take two ids for one.
+            keys = [key for key, call in effects.unresolved().values_list("pk", "tool_call_id") if _is_of(answer, call)]
+            settle_all(effects.filter(pk__in=keys), answer.verdict, by=new.decider, note=answer.said["reason"] or "")
     if new.gives_up:
         give_up(new.gives_up, Decision.CANCELLED, by=run, using=using)
 
@@ -94,6 +95,10 @@ def read(*, using: str, **conditions: Any) -> list[StoredInterrupt]:
         )
         for row in _all(using).filter(**conditions).order_by("pk")
     ]
+
+
+def _is_of(answer: Answer, tool_call_id: str) -> bool:
+    return model_id(tool_call_id) == model_id(answer.verdict_on)
 
 
 def _all(using: str) -> InterruptQuerySet:

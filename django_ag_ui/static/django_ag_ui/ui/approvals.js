@@ -46,7 +46,7 @@ export class Approvals {
 }
 
 class ApprovalCard {
-  /** The resume entry, once answered, and the arguments where they were changed. */
+  /** The resume entry, once answered, and changed arguments. */
   entry = null;
   written = null;
 

@@ -1,6 +1,6 @@
 import { Approvals } from "./approvals.js";
 import { Fold } from "./fold.js";
-import { copy, reason, tell, text, write } from "./page.js";
+import { copy, given, tell, text, write } from "./page.js";
 import { newId, outline, runInput } from "./post.js";
 import { encodeId, Failure, follow, isTerminal, start } from "./stream.js";
 import { Transcript } from "./transcript.js";
@@ -80,7 +80,7 @@ class Conversation extends HTMLElement {
   }
 
   get #headers() {
-    return { "X-CSRFToken": JSON.parse(document.getElementById("ag-ui-csrf").textContent) };
+    return { "X-CSRFToken": given("ag-ui-csrf") };
   }
 
   #go(changes) {
@@ -170,7 +170,8 @@ class Conversation extends HTMLElement {
     const { status = "", error } = this.#fold.run ?? {};
     const name = error?.code === "orphaned" ? "orphaned" : status;
     parts.state.dataset.status = name;
-    write(parts.state, name && text(`run_${name}`, { reason: error && reason(error.message) }));
+    const reason = error && (new Map(given("ag-ui-failures")).get(error.message) ?? error.message);
+    write(parts.state, name && text(`run_${name}`, { reason }));
     parts.download.disabled = !this.#fold.run;
     parts.stop.hidden = !this.#fold.isRunning;
     parts.continue.hidden = this.#isRun || !["cancelled", "failed"].includes(status);
@@ -229,7 +230,7 @@ class Conversation extends HTMLElement {
     const url = kind === "turn" ? this.#url() : this.#url(kind, encodeId(run));
     const own = prompt ? [{ id: newId(), role: "user", content: prompt }] : [];
     const threadId = kind === "fork" ? newId() : this.dataset.thread;
-    // Of a thread that is gone nothing is known any more.
+    // Of a thread that is gone nothing is known.
     const known = kind === "turn" && this.watching ? outline(this.#fold.messages) : [];
     for (const { id } of own) this.transcript.own(id);
     parts.dialog.close();

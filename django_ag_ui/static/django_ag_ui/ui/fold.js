@@ -122,7 +122,7 @@ const APPLY = {
   },
 };
 
-/** Return a copy of a JSON value with a JSON Patch (RFC 6902) applied, or the value itself where it does not fit. */
+/** Return a JSON value with a JSON Patch (RFC 6902) applied, or as it is where that does not fit. */
 export function patched(value, operations) {
   const document = structuredClone({ root: value });
   return operations.every((operation) => change(document, operation)) ? document.root : value;
@@ -139,7 +139,7 @@ function change(document, { op, path, from, value }) {
   return true;
 }
 
-/** Return where a JSON pointer leads; without `holder` it leads nowhere, with one there may be nothing yet. */
+/** Return where a JSON pointer leads: without `holder` nowhere, with one there may be nothing yet. */
 function find(document, path) {
   const keys = ["root", ...path.split("/").slice(1)].map((key) => key.replaceAll("~1", "/").replaceAll("~0", "~"));
   const key = keys.pop();

@@ -49,7 +49,7 @@ class Picker extends HTMLElement {
     if (response.ok) this.#draw(await response.text());
   }
 
-  /** Say what is not said yet: repeated, it would be announced again, and lose the focus. */
+  /** Say what is not said yet; again, it would be announced anew and lose the focus. */
   #tell(problem, ...rest) {
     if (!problem.isConnected) this.news.replaceChildren(problem, ...rest);
   }

@@ -57,7 +57,7 @@ function rendered(token) {
   for (const link of fragment.querySelectorAll("a")) {
     Object.assign(link, { rel: "noopener noreferrer nofollow", target: "_blank" });
   }
-  // What scrolls can be reached by keyboard.
+  // What scrolls is reached by keyboard.
   for (const block of fragment.querySelectorAll("pre")) block.tabIndex = 0;
   return fragment;
 }

@@ -1,4 +1,4 @@
-/** Return the parts of a copy of a template of the page by their data-part; `root` is the whole. */
+/** Return a copy of a template's parts by their data-part; `root` is the whole. */
 export function copy(name) {
   const template = document.querySelector(`template[data-ag-ui="${name}"]`);
   const root = template.content.firstElementChild.cloneNode(true);
@@ -9,18 +9,15 @@ export function copy(name) {
 
 let texts;
 
-/** Return a text of the page by its name, with the `{words}` in it filled in. */
+/** Return a text of the page by its name, with its `{words}` filled in. */
 export function text(name, values = {}) {
   texts ??= copy("texts");
   return texts[name].textContent.trim().replace(/\{(\w+)\}/g, (whole, key) => values[key] ?? whole);
 }
 
-let failures;
-
-/** Return why a run has failed, in the language of the page where it says how. */
-export function reason(sent) {
-  failures ??= new Map(Object.entries(JSON.parse(document.getElementById("ag-ui-failures").textContent)));
-  return failures.get(sent) ?? sent;
+/** Return the JSON in the page under an id. */
+export function given(id) {
+  return JSON.parse(document.getElementById(id).textContent);
 }
 
 /** Return what a person is told of a failure. */

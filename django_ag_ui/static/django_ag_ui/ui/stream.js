@@ -33,7 +33,7 @@ export class Failure extends Error {
     });
   }
 
-  /** Whether the same request may succeed later. */
+  /** Whether it may succeed later. */
   get passes() {
     return this.kind === "throttled" || this.kind === "unavailable";
   }
@@ -43,7 +43,7 @@ export class Failure extends Error {
 export class FrameParser {
   #rest = "";
 
-  /** Yield `{ id, data }` for each frame that `text` completes; a frame without id has none. */
+  /** Yield `{ id, data }` for each frame that `text` completes. */
   *push(text) {
     const frames = (this.#rest + text).split(/\r\n\r\n|\n\n|\r\r/);
     this.#rest = frames.pop();
@@ -77,8 +77,8 @@ export async function* readEvents(body, onBytes = () => {}) {
 }
 
 /**
- * Yield `{ run, seq, raw, event }` of a run, or with `endless` of all runs of a thread, and come back by cursor when the
- * stream ends before its time. A preamble has no seq. Throws a Failure where coming back is of no use. `onStatus` is told
+ * Yield `{ run, seq, raw, event }` of a run, or with `endless` of all runs of a thread, and come back by cursor where
+ * it is cut. A preamble has no seq. Throws a Failure where coming back is of no use. `onStatus` is told
  * `{ phase, attempt, failure }`.
  */
 export async function* follow(
@@ -177,7 +177,7 @@ export async function start(url, body, { headers, signal } = {}) {
   }
 }
 
-/** Return the segment of a URL's path that stands for an id. */
+/** Return an id as a segment of a URL's path. */
 export function encodeId(id) {
   if (/^(?!\.{1,2}$)[A-Za-z0-9._:@-]+$/.test(id)) return id;
   const bytes = String.fromCharCode(...new TextEncoder().encode(id));
@@ -185,7 +185,7 @@ export function encodeId(id) {
 }
 
 export function isTerminal(event) {
-  return event.type === "RUN_FINISHED" || event.type === "RUN_ERROR";
+  return ["RUN_FINISHED", "RUN_ERROR"].includes(event.type);
 }
 
 function place(id) {

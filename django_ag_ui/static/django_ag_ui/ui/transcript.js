@@ -12,7 +12,7 @@ export class Transcript {
     this.element = element;
   }
 
-  /** Draw what has changed; `unknown` are the calls whose effects nobody knows. */
+  /** Draw what has changed; `unknown` are calls of unknown effects. */
   draw(fold, unknown) {
     const changed = fold.takeChanged();
     // Of calls more is said than is in their messages.

@@ -44,6 +44,7 @@ class SnapshotAdmin(LedgerAdmin):
 class InterruptAdmin(LedgerAdmin):
     columns = (
         "run__run_id",
+        "reason",
         "decision",
         "tool_name",
         "tool_call_id",
@@ -58,7 +59,17 @@ class InterruptAdmin(LedgerAdmin):
         "interrupt_id",
     )
     payloads = ("arguments", "message", "response_schema", "answer")
-    list_display = ("pk", "run_link", "tool_name", "tool_call_id", "decision", "decider", "decided_at", "expires_at")
-    list_filter = ("decision",)
+    list_display = (
+        "pk",
+        "run_link",
+        "tool_name",
+        "tool_call_id",
+        "reason",
+        "decision",
+        "decider",
+        "decided_at",
+        "expires_at",
+    )
+    list_filter = ("decision", "reason")
     fields = ("run_link", *columns[1:])
     search_fields = ("tool_call_id", "tool_name")

@@ -10,6 +10,11 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="interrupt",
             name="reason",
-            field=models.CharField(default="tool_call", max_length=32, verbose_name="reason"),
+            field=models.CharField(
+                choices=[("tool_call", "may it be called?"), ("unknown_effect", "has it acted?")],
+                default="tool_call",
+                max_length=32,
+                verbose_name="reason",
+            ),
         ),
     ]

@@ -7,8 +7,7 @@ from django.utils.translation import gettext_lazy as _
 
 from django_pydantic_agent.contrib.store.fields import DigestField, InstantField
 from django_pydantic_agent.contrib.store.models.runs import Run
-from django_pydantic_agent.runs.states import Decision
-from django_pydantic_agent.stores.approvals import TOOL_CALL
+from django_pydantic_agent.runs.states import Decision, Question
 
 
 class InterruptQuerySet(models.QuerySet["Interrupt"]):
@@ -27,7 +26,7 @@ class Interrupt(models.Model):
     run = models.ForeignKey(Run, on_delete=models.CASCADE, db_index=False, related_name="asked", verbose_name=_("run"))
     interrupt_id = models.TextField(_("interrupt id"))
     interrupt_digest = DigestField()
-    reason = models.CharField(_("reason"), max_length=32, default=TOOL_CALL)
+    reason = models.CharField(_("reason"), max_length=32, choices=Question.choices, default=Question.TOOL_CALL)
     tool_call_id = models.TextField(_("tool call id"), blank=True, default="")
     tool_name = models.TextField(_("tool"), blank=True, default="")
     arguments = models.TextField(_("arguments"), blank=True, default="")
