@@ -252,7 +252,7 @@ class RunAdmin(ExportAdmin):
         page = timeline(_log_of(run), after=_after(request, run), last_seq=run.last_seq)
         unknown = effects_of(run.pk, using=alias).of_unknown_outcome().select_related("run")
         children = Run.objects.using(alias).filter(Q(parent=run.pk) | Q(parent_digest=run.run_digest)).order_by("-pk")
-        interrupts = _asked_by(run).order_by("-pk").only("interrupt_id", "tool_name", "decision", "decider")
+        interrupts = _asked_by(run).order_by("-pk").only("interrupt_id", "tool_name", "reason", "decision", "decider")
         asked = list(interrupts[:MAX_RELATED])
         row.unresolved_effects = unknown[:COUNTED_ROWS].count()
         waits = any(interrupt.decision == Decision.PENDING for interrupt in asked)
