@@ -15,6 +15,9 @@ from tests.live.visitors import Visitor, at_once, eventually, fresh, lines_of, s
 from tests.servers import Server, each
 from tests.sse import Frame, Response, StreamCut, check_ids, check_sequence, is_detached
 
+# What a signal does to a server is the same on every database.
+pytestmark = pytest.mark.sqlite
+
 WAITS_FOR_STREAMS = {"uvicorn": True, "daphne": False, "gunicorn-gthread": True}
 EXIT_SECONDS = 20
 

@@ -11,6 +11,9 @@ from tests.live.visitors import Visitor, check_complete, fresh, run_input, text_
 from tests.servers import STOP_SECONDS, Server, each
 from tests.sse import check_ids, is_detached
 
+# What a signal does to a server is the same on every database.
+pytestmark = pytest.mark.sqlite
+
 # Daphne cuts its streams at once; the workers of hypercorn do so too, and never hear of the signal.
 WAITS_FOR_STREAMS = {"uvicorn": (), "hypercorn": ("--workers", "0"), "granian": (), "gunicorn-gthread": ()}
 # Longer than a server is waited for.

@@ -10,6 +10,9 @@ from tests.live.visitors import Visitor, check_complete, eventually, fresh, line
 from tests.servers import each
 from tests.sse import Frame, Response, StreamCut, check_ids, is_detached
 
+# How a server gets rid of a viewer is the same on every database.
+pytestmark = pytest.mark.sqlite
+
 MEGABYTE = 1_000_000
 # More than what the sockets of both sides hold.
 MEGABYTES = 24

@@ -25,6 +25,9 @@ from tests.live.visitors import (
 from tests.servers import HOST, Server
 from tests.sse import check_ids, check_stream_headers, is_detached
 
+# When a frame leaves a server is the same on every database.
+pytestmark = pytest.mark.sqlite
+
 FIRST_SECONDS = 5
 
 
