@@ -92,6 +92,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, path: str):
     assert str(output) in str(refusal.value)
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize("arguments", [["export_owner", ADA.key], ["settle_effect"]], ids=" ".join)
 @pytest.mark.parametrize("runs", [1, 40])
 def test_who_stops_reading_is_told_of_no_error(arguments: list[str], runs: int):
