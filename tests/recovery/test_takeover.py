@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from django.db import transaction
+from django.db import OperationalError, transaction
 
 from django_pydantic_agent.contrib.store.models import Run
 from django_pydantic_agent.runs.engine import get_engine
@@ -22,9 +22,19 @@ from tests.waiting import eventually
 
 
 def stop(job):
-    """Stop a process while it writes nothing: inside a transaction on SQLite it would keep all others from writing."""
-    with transaction.atomic():
+    """Stop a process outside of its transactions: inside one nobody else could write to its run."""
+
+    def stopped():
         job.kill(signal.SIGSTOP)
+        try:
+            with transaction.atomic():
+                list(Run.objects.select_for_update(nowait=True))
+        except OperationalError:
+            job.kill(signal.SIGCONT)
+            return False
+        return True
+
+    eventually(stopped)
 
 
 def waiting(gate):
