@@ -33,7 +33,8 @@ def report(messages: list[ModelMessage]) -> list[Step]:
         if isinstance(message, ModelRequest)
         for part in message.parts
     )
-    found = "; ".join(str(part.content) for part in messages[-1].parts if isinstance(part, ToolReturnPart))
+    results = [str(part.content).removesuffix(".") for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
+    found = "; ".join(results)
     return [Text(f"Here is what I found: {found}. This was turn {prompts} of our conversation.", 4)]
 
 
