@@ -27,7 +27,6 @@ else:
     _ModelAdmin = admin.ModelAdmin
 
 COUNTED_ROWS = 10_000
-LARGEST_KEY = 2**63 - 1
 
 MAX_AT_ONCE = 100
 """On how many rows an action is done that changes them one by one."""
@@ -205,7 +204,8 @@ class ReadOnlyAdmin(_ModelAdmin):
 
 
 def _is_key(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= len(str(LARGEST_KEY)) and int(text) <= LARGEST_KEY
+    largest = models.BigIntegerField.MAX_BIGINT
+    return text.isascii() and text.isdecimal() and len(text) <= len(str(largest)) and int(text) <= largest
 
 
 class ExportAdmin(ReadOnlyAdmin):

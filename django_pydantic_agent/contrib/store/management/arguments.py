@@ -7,12 +7,12 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
+from django.db.models import BigIntegerField
 
 from django_pydantic_agent.ownership import ANONYMOUS, ERASED, USER, Owner
 
 MOST_DAYS = 36_500
 LARGEST_BATCH = 10_000
-LARGEST_KEY = 2**63 - 1
 
 REPEATED_CHARACTERS = 80
 """How much of what somebody has typed is repeated in what refuses it."""
@@ -42,7 +42,7 @@ def batch_size(text: str) -> int:
 
 
 def row_key(text: str) -> int:
-    return _whole_number(text, 0, LARGEST_KEY)
+    return _whole_number(text, 0, BigIntegerField.MAX_BIGINT)
 
 
 def _whole_number(text: str, lowest: int, highest: int) -> int:
