@@ -292,7 +292,7 @@ class Preparation:
             effect=None if step_store is None else effect,
             may_repeat=lambda tool: tool in frontend or is_idempotent(config.source, tool),
             told=told_of(await _effects(step_store, self.run), self.run.run_id),
-            returned=resumption.returned,
+            earlier=resumption.returned,
             answered=answered,
         )
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
 from ag_ui.core import ToolMessage
@@ -62,17 +61,16 @@ async def unfinished_calls(
     effect: Callable[[str], Any] | None,
     may_repeat: Callable[[str], bool],
     told: Mapping[str, str],
-    returned: Mapping[str, Any] = MappingProxyType({}),
-    answered: Mapping[str, str] = MappingProxyType({}),
+    earlier: Mapping[str, Any],
+    answered: Mapping[str, str],
 ) -> UnfinishedCalls:
     """Look into the calls of a response, which is the last one in the log that `projection` stands for.
-
-    `returned` are results that an earlier run has brought, `answered` the ids on the wire of calls of such a run that
-    this one has decisions on.
 
     `effect` returns, awaited, what the ledger has of a call, None where the call was never begun; without a ledger
     every call without a result may have acted. `may_repeat` tells of a tool whether that does not matter. `told` is
     what `told_of` makes of the ledger: a call in it is not executed, whatever its tool is.
+    Where an earlier run has made the calls, `earlier` are the results that it has brought, and `answered` the ids on
+    the wire of those that this run has decisions on.
     """
     answers = {
         message["toolCallId"]: ToolMessage.model_validate(message)
@@ -85,8 +83,8 @@ async def unfinished_calls(
     on_wire = {**_ids_on_wire(response, projection), **answered}
     for call in response.tool_calls:
         wire_id = on_wire.get(call.tool_call_id, call.tool_call_id)
-        if call.tool_call_id in returned:
-            results[call.tool_call_id] = returned[call.tool_call_id]
+        if call.tool_call_id in earlier:
+            results[call.tool_call_id] = earlier[call.tool_call_id]
             shown.append(wire_id)
             continue
         if (answer := answers.get(wire_id)) is not None:

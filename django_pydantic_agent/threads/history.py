@@ -33,6 +33,8 @@ from django_pydantic_agent.stores.conversations import ConversationStore, TurnGr
 if TYPE_CHECKING:
     from django_pydantic_agent.log.frames import JsonObject
 
+_MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
+
 
 @dataclass(frozen=True, slots=True)
 class DecidedCall:
@@ -41,9 +43,6 @@ class DecidedCall:
     call: ToolCallPart
     wire_id: str
     decision: ToolApproved | ToolDenied
-
-
-_MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
 
 
 def agui_messages(messages: "Sequence[JsonObject]") -> list[Message]:
